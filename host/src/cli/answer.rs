@@ -1,0 +1,214 @@
+//! The command that answers a question, ready to be typed.
+
+use serde_json::{Map, Value};
+
+use super::Shell;
+use crate::model::schema::AnswerSchema;
+use crate::model::{Json, PendingInterrupt, ThreadId};
+
+/// An answer longer than this is for its author to write …
+const EXAMPLE_BYTES_MAX: usize = 200;
+/// … and so is one to a schema larger than this: a node wrote it, and may mean ill.
+const SCHEMA_BYTES_MAX: usize = 16 * 1024;
+const DEPTH_MAX: u32 = 16;
+const VALUES_MAX: u32 = 100;
+const WAYS_MAX: usize = 4;
+
+/// The commands that answer `question`: one, or one for each way that its schema opens.
+pub fn commands(shell: &Shell, thread: &ThreadId, question: &PendingInterrupt) -> Vec<String> {
+    let id = question.interrupt.id.to_string();
+    let words = ["resume", "--thread", thread.as_str(), "--interrupt", &id];
+    if question.kind.is_gate() {
+        return vec![shell.command(words.into_iter().chain(["--proceed"]))];
+    }
+    examples(question.answer_schema.as_ref())
+        .iter()
+        .map(|answer| shell.command(words.into_iter().chain([answer.as_str()])))
+        .collect()
+}
+
+/// Answers that the schema takes, as JSON text; where none can be told, a word for it.
+fn examples(schema: Option<&Value>) -> Vec<String> {
+    let Some(schema) = schema else {
+        return vec![ANYTHING.to_owned()];
+    };
+    let small = Json::from_value(schema).ok().filter(|text| text.as_str().len() <= SCHEMA_BYTES_MAX);
+    let check = small.and_then(|schema| AnswerSchema::compile(&schema).ok());
+    let mut examples = Vec::new();
+    if let Some(check) = check {
+        for way in ways(schema).iter().take(WAYS_MAX) {
+            let example = Example { values_left: VALUES_MAX }.of(way, 0);
+            let text = example.to_string();
+            if text.len() <= EXAMPLE_BYTES_MAX && check.check(&example).is_ok() {
+                examples.push(text);
+            }
+        }
+    }
+    examples.dedup();
+    if examples.is_empty() {
+        examples.push("JSON".to_owned());
+    }
+    examples
+}
+
+const ANYTHING: &str = "\"…\"";
+
+/// The schema once for each of its alternatives.
+fn ways(schema: &Value) -> Vec<Value> {
+    let alternatives = ["oneOf", "anyOf"].iter().find_map(|key| schema.get(key)?.as_array());
+    match alternatives {
+        None => vec![schema.clone()],
+        Some(alternatives) => alternatives.iter().map(|way| both(schema, way)).collect(),
+    }
+}
+
+/// What both of two schemas ask for, as far as an example needs it.
+fn both(one: &Value, other: &Value) -> Value {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
+        return other.clone();
+    };
+    let mut merged = one.clone();
+    for key in ["oneOf", "anyOf", "allOf"] {
+        merged.remove(key);
+    }
+    for (key, value) in other {
+        let value = match (key.as_str(), merged.get(key), value) {
+            ("properties", Some(Value::Object(before)), Value::Object(more)) => {
+                let mut all = before.clone();
+                all.extend(more.clone());
+                Value::Object(all)
+            }
+            ("required", Some(Value::Array(before)), Value::Array(more)) => {
+                Value::Array(before.iter().chain(more).cloned().collect())
+            }
+            _ => value.clone(),
+        };
+        merged.insert(key.clone(), value);
+    }
+    Value::Object(merged)
+}
+
+/// An example in the making.
+struct Example {
+    values_left: u32,
+}
+
+impl Example {
+    fn of(&mut self, schema: &Value, depth: u32) -> Value {
+        let placeholder = || Value::String("…".into());
+        let Some(parts) = schema.as_object() else {
+            return placeholder();
+        };
+        if depth == DEPTH_MAX || self.values_left == 0 {
+            return placeholder();
+        }
+        self.values_left -= 1;
+        let first = |key: &str| parts.get(key).and_then(Value::as_array).and_then(|list| list.first());
+        let given = parts.get("const").or(parts.get("default")).or(first("examples")).or(first("enum"));
+        if let Some(value) = given {
+            return value.clone();
+        }
+        if let Some(all) = parts.get("allOf").and_then(Value::as_array) {
+            let merged = all.iter().fold(schema.clone(), |merged, part| both(&merged, part));
+            return self.of(&merged, depth + 1);
+        }
+        if let Some(way) = first("oneOf").or(first("anyOf")) {
+            return self.of(&both(schema, way), depth + 1);
+        }
+        let kind = match parts.get("type") {
+            Some(Value::String(kind)) => kind.as_str(),
+            Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str).unwrap_or_default(),
+            _ if parts.contains_key("properties") || parts.contains_key("required") => "object",
+            _ => "string",
+        };
+        let count = |key: &str| parts.get(key).and_then(Value::as_u64).unwrap_or(0);
+        match kind {
+            "object" => Value::Object(self.required(parts, depth)),
+            "array" => {
+                let item = parts.get("items").unwrap_or(&Value::Null);
+                let items = 0..count("minItems").min(VALUES_MAX.into());
+                Value::Array(items.map(|_| self.of(item, depth + 1)).collect())
+            }
+            "boolean" => Value::Bool(true),
+            "number" | "integer" => parts.get("minimum").cloned().unwrap_or_else(|| 0.into()),
+            "null" => Value::Null,
+            _ => Value::String((0..count("minLength").clamp(1, 64)).map(|_| '…').collect()),
+        }
+    }
+
+    fn required(&mut self, parts: &Map<String, Value>, depth: u32) -> Map<String, Value> {
+        let names = parts.get("required").and_then(Value::as_array).into_iter().flatten();
+        let mut members = Map::new();
+        for name in names.filter_map(Value::as_str) {
+            if !members.contains_key(name) {
+                let schema = parts.get("properties").and_then(|all| all.get(name)).unwrap_or(&Value::Null);
+                members.insert(name.to_owned(), self.of(schema, depth + 1));
+            }
+        }
+        members
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(schema: Value, right: &[&str]) {
+        assert_eq!(examples(Some(&schema)), right, "{schema}");
+    }
+
+    #[test]
+    fn an_example_is_one_that_the_schema_takes() {
+        assert_eq!(examples(None), [ANYTHING]);
+        check(json!({}), &[ANYTHING]);
+        check(json!({ "type": "boolean" }), &["true"]);
+        check(json!({ "type": "integer", "minimum": 3 }), &["3"]);
+        check(json!({ "enum": ["red", "green"] }), &[r#""red""#]);
+        check(json!({ "type": "array", "items": { "type": "null" }, "minItems": 2 }), &["[null,null]"]);
+        check(
+            json!({ "type": "object", "required": ["approved"], "properties": { "approved": { "type": "boolean" } } }),
+            &[r#"{"approved":true}"#],
+        );
+        check(json!({ "type": "string", "pattern": "^[0-9]+$" }), &["JSON"]);
+        check(json!({ "$ref": "#/$defs/a", "$defs": { "a": { "type": "integer" } } }), &["JSON"]);
+    }
+
+    #[test]
+    fn each_way_to_answer_has_an_example() {
+        check(
+            json!({
+                "type": "object",
+                "required": ["approved"],
+                "oneOf": [
+                    { "properties": { "approved": { "const": true } }, "additionalProperties": false },
+                    { "properties": { "approved": { "const": false }, "reason": { "type": "string" } },
+                      "required": ["reason"], "additionalProperties": false },
+                ],
+            }),
+            &[r#"{"approved":true}"#, r#"{"approved":false,"reason":"…"}"#],
+        );
+        check(
+            json!({ "oneOf": [
+                { "type": "object", "required": ["done"], "properties": { "done": {} } },
+                { "type": "object", "required": ["not_done"], "properties": { "not_done": { "const": true } } },
+            ] }),
+            &[r#"{"done":"…"}"#, r#"{"not_done":true}"#],
+        );
+    }
+
+    #[test]
+    fn a_schema_that_means_ill_ends() {
+        let mut wide = json!({ "type": "null" });
+        for _ in 0..20 {
+            wide = json!({ "type": "array", "minItems": 16, "items": wide });
+        }
+        check(wide, &["JSON"]);
+        check(json!({ "const": "x".repeat(SCHEMA_BYTES_MAX) }), &["JSON"]);
+        let mut schema = json!({ "type": "null" });
+        for _ in 0..60 {
+            schema = json!({ "type": "array", "minItems": 1, "items": schema });
+        }
+        check(schema, &["JSON"]);
+    }
+}

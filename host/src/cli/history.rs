@@ -1,0 +1,134 @@
+//! `holdpoint history`: the states that a thread was in, and the tasks that led from one to the next.
+
+use serde_json::{Value, json};
+
+use super::Shell;
+use super::document::{Exit, Said};
+use super::failure::Failure;
+use super::{prose, store, tenant};
+use crate::model::checkpoint::{CheckpointKind, CheckpointRow, TaskRow, TaskState};
+use crate::model::{CheckpointId, RunConfig, ThreadId};
+use crate::store::PAGE_ROWS_MAX;
+
+pub const ABOUT: &str = "\
+List the checkpoints of a thread, the newest first.
+
+A boundary ends a step and has the tasks of the next; a pause shows how far the tasks of its boundary were
+when they had to wait, and changes no channel.
+
+    holdpoint history --thread support-123 --limit 20";
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The thread
+    #[arg(long, value_name = "ID")]
+    thread: ThreadId,
+
+    /// At most so many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=i64::from(PAGE_ROWS_MAX)))]
+    limit: u32,
+
+    /// Only those from before this checkpoint
+    #[arg(long, value_name = "CHECKPOINT")]
+    before: Option<CheckpointId>,
+}
+
+pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
+    let host = shell.known_host().await?;
+    let thread = &args.thread;
+    // For the error, if there is no such thread.
+    host.execution(RunConfig::thread(thread.as_str())).await?;
+    let store = store(&host)?;
+    let mut checkpoints = Vec::new();
+    for row in store.history(&tenant(), thread, args.before, args.limit).await? {
+        let tasks = match row.kind {
+            CheckpointKind::Boundary => store.tasks(&tenant(), thread, row.checkpoint).await?,
+            CheckpointKind::Pause { .. } => Vec::new(),
+        };
+        checkpoints.push((row, tasks));
+    }
+    host.close().await;
+
+    let last = checkpoints.last().filter(|_| checkpoints.len() == args.limit as usize);
+    let before = last.map(|(row, _)| row.checkpoint);
+    let rows: Vec<Vec<String>> = checkpoints.iter().map(|(row, tasks)| cells(row, tasks)).collect();
+    let mut text = prose::table(&["MADE", "KIND", "STEP", "STATUS", "CHECKPOINT", "TASKS"], &rows);
+    if let Some(before) = before {
+        text.push_str(&format!("\nthere may be more: --before {before}\n"));
+    }
+    let checkpoints: Vec<Value> = checkpoints.iter().map(|(row, tasks)| document(row, tasks)).collect();
+    let document = json!({ "thread": thread, "checkpoints": checkpoints, "before": before });
+    Ok(Said::new(Exit::Completed, &document, text))
+}
+
+fn cells(row: &CheckpointRow, tasks: &[TaskRow]) -> Vec<String> {
+    let (kind, tasks) = match row.kind {
+        CheckpointKind::Boundary => ("boundary", tasks_text(row, tasks)),
+        CheckpointKind::Pause { .. } => ("pause", String::new()),
+    };
+    vec![
+        row.created_at.to_string(),
+        kind.to_owned(),
+        row.step.to_string(),
+        row.status.as_str().to_owned(),
+        row.checkpoint.to_string(),
+        tasks,
+    ]
+}
+
+fn tasks_text(row: &CheckpointRow, tasks: &[TaskRow]) -> String {
+    let one = |(index, planned): (usize, &crate::model::checkpoint::PlannedTask)| {
+        match tasks.iter().find(|task| task.index == index) {
+            Some(task) => format!("{} {}", planned.node, word(&task.state)),
+            None => format!("{} not started", planned.node),
+        }
+    };
+    let all: Vec<String> = row.plan.tasks.iter().enumerate().map(one).collect();
+    if all.is_empty() { "none: the end".to_owned() } else { all.join(", ") }
+}
+
+/// How far a task is.
+pub fn word(state: &TaskState) -> &'static str {
+    match state {
+        TaskState::Started => "started",
+        TaskState::Paused => "paused",
+        TaskState::Finished(_) => "finished",
+        TaskState::Failed(_) => "failed",
+    }
+}
+
+fn document(row: &CheckpointRow, tasks: &[TaskRow]) -> Value {
+    let (kind, boundary) = match row.kind {
+        CheckpointKind::Boundary => ("boundary", row.checkpoint),
+        CheckpointKind::Pause { boundary } => ("pause", boundary),
+    };
+    let mut document = json!({
+        "checkpoint_id": row.checkpoint,
+        "parent_id": row.parent,
+        "boundary_id": boundary,
+        "run_id": row.run,
+        "kind": kind,
+        "step": row.step,
+        "status": row.status,
+        "created_at": row.created_at,
+    });
+    if row.kind == CheckpointKind::Boundary {
+        document["tasks"] = tasks.iter().map(task_document).collect();
+    }
+    document
+}
+
+fn task_document(task: &TaskRow) -> Value {
+    let error = match &task.state {
+        TaskState::Failed(error) => Some(error),
+        _ => None,
+    };
+    json!({
+        "task_id": task.task,
+        "node": task.node,
+        "component": task.component,
+        "attempts": task.attempts,
+        "status": word(&task.state),
+        "error": error,
+    })
+}

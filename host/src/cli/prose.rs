@@ -1,0 +1,249 @@
+//! How things read for a person.
+
+use std::fmt::Write as _;
+
+use dialoguer::console::{StyledObject, style};
+use serde_json::Value;
+
+use super::Shell;
+use super::answer;
+use super::document::{Document, Exit, Said};
+use super::failure::Failure;
+use super::screen::{clip, harmless};
+use crate::engine::{EngineError, Host};
+use crate::model::{ErrorRecord, Execution, InterruptKind, PendingInterrupt, RunStatus, ThreadId};
+
+/// Of a payload; `--json` has all of it.
+const PAYLOAD_CHARS_MAX: usize = 4_000;
+const VALUE_CHARS_MAX: usize = 100;
+
+/// What came of an invocation on a thread.
+pub async fn invocation(
+    shell: &Shell,
+    host: &Host,
+    thread: &ThreadId,
+    done: Result<Execution, EngineError>,
+) -> Result<Said, Failure> {
+    match done {
+        Ok(execution) => {
+            let document = Document::of(host, thread, execution).await?;
+            Ok(Said::new(Exit::of(document.status), &document, execution_text(shell, thread, &document)))
+        }
+        Err(error) => not_done(shell, host, thread, error).await,
+    }
+}
+
+/// A refusal, or a stop: the thread as it is, and the reason.
+async fn not_done(
+    shell: &Shell,
+    host: &Host,
+    thread: &ThreadId,
+    error: EngineError,
+) -> Result<Said, Failure> {
+    if !matches!(
+        error,
+        EngineError::Refused(_) | EngineError::Stopped | EngineError::HandlerPanicked { .. }
+    ) {
+        return Err(error.into());
+    }
+    // There may be no such thread, which may be the reason.
+    let Ok(now) = Document::now(host, thread).await else {
+        return Err(error.into());
+    };
+    let document = match &error {
+        EngineError::Refused(refused) => now.refused(refused),
+        other => Document { error: Some(other.record()), ..now },
+    };
+    let failure = Failure::from(error);
+    let mut notice = format!("{}\n", harmless(&failure.to_string()));
+    if document.status == RunStatus::Running {
+        let _ = write!(notice, "\ngo on with\n    {}\n", continue_command(shell, thread));
+    }
+    notice.push_str(&questions(shell, thread, &document.interrupts));
+    Ok(Said { notice, ..Said::new(failure.exit(), &document, "") })
+}
+
+fn execution_text(shell: &Shell, thread: &ThreadId, document: &Document) -> String {
+    let mut text = heading(thread, document);
+    if let Some(error) = &document.error {
+        text.push_str(&error_text(error));
+    }
+    text.push_str(&questions(shell, thread, &document.interrupts));
+    if document.status == RunStatus::Completed {
+        text.push_str(&state(&document.state));
+        let command = shell.command(["state", "get", "--thread", thread.as_str()]);
+        let _ = writeln!(text, "\nall of it\n    {command}");
+    }
+    text
+}
+
+/// `completed  thread support-123  run 0198…`
+pub fn heading(thread: &ThreadId, document: &Document) -> String {
+    format!("{}  thread {thread}  run {}\n", status(document.status), document.run_id)
+}
+
+pub fn status(status: RunStatus) -> StyledObject<&'static str> {
+    let word = style(status.as_str()).bold();
+    match status {
+        RunStatus::Completed => word.green(),
+        RunStatus::Interrupted => word.yellow(),
+        RunStatus::Running => word.cyan(),
+        RunStatus::Failed | RunStatus::Diverged | RunStatus::Cancelled => word.red(),
+    }
+}
+
+pub fn error_text(error: &ErrorRecord) -> String {
+    let mut text =
+        format!("\n{} {}\n", style(format!("{}:", error.kind)).red(), harmless(&error.message));
+    for (key, value) in &error.more {
+        // These two say what the message says.
+        if key == "node" || key == "task_id" {
+            continue;
+        }
+        let _ = writeln!(text, "    {key}: {}", short(value));
+    }
+    text
+}
+
+/// Each question with what answers it.
+pub fn questions(shell: &Shell, thread: &ThreadId, pending: &[PendingInterrupt]) -> String {
+    pending.iter().map(|question| question_text(shell, thread, question)).collect()
+}
+
+pub fn question_text(shell: &Shell, thread: &ThreadId, question: &PendingInterrupt) -> String {
+    let asked = &question.interrupt;
+    let node = style(&asked.node).cyan();
+    let mut text = match question.kind {
+        InterruptKind::Node => format!("\n{node} asks (order {}):\n", asked.order),
+        InterruptKind::Before => format!("\nthe graph stops before {node}:\n"),
+        InterruptKind::After => format!("\nthe graph stops after {node}:\n"),
+        InterruptKind::Approve => format!("\n{node} wants this done; is it approved?\n"),
+        InterruptKind::InDoubt => {
+            format!("\n{node} wanted this done, and whether it was is not known; was it?\n")
+        }
+    };
+    text.push_str(&indented(&pretty(&asked.payload)));
+    if let Some(at) = question.expires_at {
+        let _ = writeln!(text, "until {at}");
+    }
+    let mut before = "answer";
+    if question.kind.is_gate() {
+        before = "go past it";
+    }
+    for command in answer::commands(shell, thread, question) {
+        let _ = writeln!(text, "{before} with\n    {}", style(harmless(&command)).bold());
+        before = "or";
+    }
+    text
+}
+
+/// A thread's channels, each on a line.
+pub fn state(state: &Value) -> String {
+    let mut text = String::new();
+    for (channel, value) in state.as_object().into_iter().flatten() {
+        let _ = writeln!(text, "    {channel}: {}", short(value));
+    }
+    if text.is_empty() { text } else { format!("\nstate\n{text}") }
+}
+
+pub fn continue_command(shell: &Shell, thread: &ThreadId) -> String {
+    shell.command(["continue", "--thread", thread.as_str()])
+}
+
+/// A value on a part of a line.
+pub fn short(value: &Value) -> String {
+    clip(&harmless(&value.to_string()), VALUE_CHARS_MAX).into_owned()
+}
+
+pub fn pretty(value: &Value) -> String {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        value => serde_json::to_string_pretty(value).unwrap_or_default(),
+    };
+    match clip(&text, PAYLOAD_CHARS_MAX) {
+        std::borrow::Cow::Borrowed(all) => harmless(all).into_owned(),
+        std::borrow::Cow::Owned(part) => format!("{}\n(cut here; --json shows all of it)", harmless(&part)),
+    }
+}
+
+pub fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+/// `1 step`, `2 steps`
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Lines of columns as wide as what is in them.
+pub fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([heads[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> =
+            cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let mut text = line(&mut heads.iter().copied());
+    for row in rows {
+        text.push_str(&line(&mut row.iter().map(String::as_str)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::document::tests::paused;
+    use crate::cli::tests::shell;
+    use crate::model::Kind;
+    use serde_json::json;
+
+    #[test]
+    fn a_pause_shows_the_question_and_the_command_that_answers_it() {
+        let document = paused();
+        let thread = document.thread.clone().unwrap();
+        let text = execution_text(&shell(&["holdpoint"]), &thread, &document);
+        for part in [
+            "interrupted  thread support-123  run 00000000-0000-0000-0000-000000000001\n",
+            "approve asks (order 0):\n    {\n      \"amount\": 12.50\n    }\n",
+            "answer with\n    holdpoint resume --thread support-123 --interrupt \
+             00000000-0000-0000-0000-000000000003 '\"…\"'\n",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_gate_is_passed_and_not_answered() {
+        let mut document = paused();
+        document.interrupts[0].kind = InterruptKind::Before;
+        let thread = document.thread.clone().unwrap();
+        let text = questions(&shell(&["holdpoint"]), &thread, &document.interrupts);
+        assert!(text.contains("stops before approve"), "{text}");
+        assert!(text.trim_end().ends_with("--proceed"), "{text}");
+    }
+
+    #[test]
+    fn an_error_shows_its_particulars() {
+        let error = ErrorRecord::limit("fuel", 7, "out of fuel").with("node", "draft");
+        assert_eq!(error.kind, Kind::Limit);
+        assert_eq!(error_text(&error), "\nlimit: out of fuel\n    limit: \"fuel\"\n    value: 7\n");
+    }
+
+    #[test]
+    fn a_payload_of_a_node_cannot_steer_the_terminal() {
+        assert_eq!(pretty(&json!("a\u{1b}[2Jb")), "a\\u{1b}[2Jb");
+        assert!(pretty(&json!({ "k": "\u{9b}2J" })).contains("\\u{9b}"));
+        assert!(pretty(&json!("x".repeat(5_000))).ends_with("(cut here; --json shows all of it)"));
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest() {
+        let rows = [vec!["a".to_owned(), "1".to_owned()], vec!["größer".to_owned(), "22".to_owned()]];
+        assert_eq!(table(&["THREAD", "N"], &rows), "THREAD  N\na       1\ngrößer  22\n");
+    }
+}

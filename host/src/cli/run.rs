@@ -1,0 +1,65 @@
+//! `holdpoint run`: a new run of a graph on a thread.
+
+use std::path::PathBuf;
+
+use super::Shell;
+use super::document::Said;
+use super::failure::Failure;
+use super::stop::Stop;
+use super::{input, prose};
+use crate::engine::Host;
+use crate::model::{GraphSpec, Json, RunConfig, ThreadId};
+
+pub const ABOUT: &str = "\
+Start a run of a graph on a thread.
+
+The graph is checked, its components are compiled and kept in the database, and the run goes on until it
+completes, fails, or asks a question. A question ends the command with exit status 3; the run waits in the
+database, and the command that answers it is printed.
+
+    holdpoint run graph.toml --thread support-123 --input '{\"ticket\": 7}'
+    holdpoint run graph.toml --thread support-123 --input @ticket.json
+
+A thread that waits for an answer, or that another process runs, takes no new input.";
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The graph: a TOML file
+    #[arg(value_name = "GRAPH")]
+    graph: PathBuf,
+
+    /// The name of the thread; a new name makes a new thread
+    #[arg(long, value_name = "ID")]
+    thread: ThreadId,
+
+    /// An object from channels to values: JSON, @FILE, or - for standard input
+    #[arg(long, value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
+    input: String,
+}
+
+pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
+    // Before the database is made: a mistake here should leave nothing behind.
+    let spec = GraphSpec::from_file(&args.graph).map_err(crate::engine::EngineError::from)?;
+    let limits = crate::model::Limits::default();
+    let input = input::json("--input", &args.input, limits.json(limits.state_bytes))?;
+    let host = shell.host().await?;
+    let said = start(shell, &host, &args.thread, &spec, &input).await;
+    host.close().await;
+    said
+}
+
+async fn start(
+    shell: &Shell,
+    host: &Host,
+    thread: &ThreadId,
+    spec: &GraphSpec,
+    input: &Json,
+) -> Result<Said, Failure> {
+    let mut stop = Stop::listen(host, &shell.screen)?;
+    let graph = tokio::select! {
+        graph = host.compile(spec) => graph?,
+        () = stop.asked() => return Err(Failure::Stopped),
+    };
+    let done = graph.invoke(RunConfig::thread(thread.as_str()), input.value()).await;
+    prose::invocation(shell, host, thread, done).await
+}

@@ -1,0 +1,118 @@
+//! What the host does outside for nodes: who does it, under which key, and once.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::http::{Egress, HttpSender};
+use crate::model::checkpoint::{EffectRow, EffectScope};
+use crate::model::compile::CompiledEffect;
+use crate::model::ids::{Digest, TenantId};
+
+/// What a handler is asked to do.
+#[derive(Clone, Debug)]
+pub struct EffectRequest {
+    /// The effect's name in the graph.
+    pub effect: String,
+    pub input: Value,
+    /// The same for every sending of one effect, and for nothing else: it hashes tenant, thread, node,
+    /// effect and the node's own key.
+    pub idempotency_key: String,
+}
+
+/// How an effect failed, with what the node is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EffectFailure {
+    /// It would fail again; this is its outcome from now on.
+    Final(Value),
+    /// It was not done; another attempt may send it again.
+    Retryable(Value),
+    /// It may have been done.
+    Unknown(Value),
+}
+
+type Handler = Arc<dyn Fn(EffectRequest) -> BoxFuture<'static, Result<Value, EffectFailure>> + Send + Sync>;
+
+/// All handlers of a host.
+pub struct Handlers {
+    registered: BTreeMap<String, Handler>,
+    http: HttpSender,
+}
+
+/// What kept a handler from being asked or from answering.
+#[derive(Debug)]
+pub enum Unsent {
+    NoHandler,
+    /// The operator does not let this graph reach there.
+    Egress(String),
+    Panicked,
+}
+
+impl Handlers {
+    pub fn new(egress: Egress) -> Self {
+        Self { registered: BTreeMap::new(), http: HttpSender::new(egress) }
+    }
+
+    pub fn register<F, Fut>(&mut self, effect: &str, handler: F)
+    where
+        F: Fn(EffectRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, EffectFailure>> + Send + 'static,
+    {
+        let handler: Handler = Arc::new(move |request| handler(request).boxed());
+        self.registered.insert(effect.into(), handler);
+    }
+
+    /// Whether anything would be sent at all; asked before the intent is written.
+    pub fn can_send(&self, name: &str, effect: &CompiledEffect) -> Result<(), Unsent> {
+        match &effect.http {
+            Some(http) => self.http.permitted(http).map_err(Unsent::Egress),
+            None if self.registered.contains_key(name) => Ok(()),
+            None => Err(Unsent::NoHandler),
+        }
+    }
+
+    pub async fn send(
+        &self,
+        effect: &CompiledEffect,
+        request: EffectRequest,
+    ) -> Result<Result<Value, EffectFailure>, Unsent> {
+        if let Some(http) = &effect.http {
+            return self.http.send(http, &request).await.map_err(Unsent::Egress);
+        }
+        let Some(handler) = self.registered.get(&request.effect) else {
+            return Err(Unsent::NoHandler);
+        };
+        // A handler is the embedder's code: its bug ends this run, not the host.
+        let answer = match std::panic::catch_unwind(AssertUnwindSafe(|| handler(request))) {
+            Ok(future) => AssertUnwindSafe(future).catch_unwind().await,
+            Err(panic) => Err(panic),
+        };
+        answer.map_err(|_| Unsent::Panicked)
+    }
+}
+
+/// The key that goes over the wire.
+pub fn wire_key(tenant: &TenantId, thread: &str, scope: &EffectScope) -> String {
+    let parts = [tenant.as_str(), thread, scope.node.as_str(), scope.effect.as_str(), &scope.key];
+    Digest::of_parts(parts.map(str::as_bytes)).hex()
+}
+
+/// The effects of one invocation: what is known of each scope, and a lock on each, so that two tasks that
+/// ask for the same at once do it once.
+#[derive(Default)]
+pub struct EffectDesk {
+    scopes: Mutex<HashMap<EffectScope, Arc<tokio::sync::Mutex<Option<EffectRow>>>>>,
+}
+
+impl EffectDesk {
+    /// The scope's place; `None` in it: the store has not been asked yet, or knows nothing.
+    pub fn scope(&self, scope: &EffectScope) -> Arc<tokio::sync::Mutex<Option<EffectRow>>> {
+        let mut scopes = self.scopes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        scopes.entry(scope.clone()).or_default().clone()
+    }
+}

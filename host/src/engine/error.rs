@@ -1,0 +1,58 @@
+//! Why an invocation ended without an execution.
+
+use crate::model::compile::CompileError;
+use crate::model::error::{ErrorRecord, Kind, Refused};
+use crate::model::graph::GraphFileError;
+use crate::sandbox::{InvalidComponent, SandboxError};
+use crate::store::StoreError;
+
+/// A caller's mistake is [`EngineError::Refused`], `Graph…` or `Component`; the rest is the host's.
+/// What a node did wrong is neither: it is recorded in the execution.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("{0}")]
+    Refused(Box<Refused>),
+    #[error("{0}")]
+    GraphFile(#[from] GraphFileError),
+    #[error("{0}")]
+    Graph(#[from] CompileError),
+    #[error("component {name}: {source}")]
+    Component { name: String, source: InvalidComponent },
+    #[error("component {path}: cannot read it: {source}")]
+    ComponentFile { path: String, source: std::io::Error },
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Sandbox(#[from] SandboxError),
+    /// An effect's handler panicked. What was durable stays; the run can be continued.
+    #[error("the handler of effect {effect} panicked; the run can be continued once that is mended")]
+    HandlerPanicked { effect: String },
+    /// The host was told to stop. What was done so far is durable; the run can be continued.
+    #[error("stopped; the run can be continued")]
+    Stopped,
+}
+
+impl EngineError {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Refused(refused) => refused.error.kind,
+            Self::GraphFile(GraphFileError::Read { .. }) | Self::ComponentFile { .. } => Kind::NotFound,
+            Self::GraphFile(_) | Self::Graph(_) | Self::Component { .. } => Kind::Invalid,
+            Self::Store(_) | Self::Sandbox(_) | Self::HandlerPanicked { .. } => Kind::Store,
+            Self::Stopped => Kind::Busy,
+        }
+    }
+
+    pub fn record(&self) -> ErrorRecord {
+        match self {
+            Self::Refused(refused) => refused.error.clone(),
+            other => ErrorRecord::new(other.kind(), other.to_string()),
+        }
+    }
+}
+
+impl From<Refused> for EngineError {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(Box::new(refused))
+    }
+}

@@ -1,0 +1,199 @@
+//! A compiled graph, and what can be asked of it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::error::EngineError;
+use super::host::Host;
+use super::ledger::Ledger;
+use super::plan;
+use super::session::Session;
+use super::task::Invocation;
+use crate::model::command::{Command, ResumeTarget, RunConfig};
+use crate::model::compile::CompiledGraph;
+use crate::model::error::{Kind, Refused};
+use crate::model::execution::{Execution, RunStatus};
+use crate::model::ids::{CheckpointId, Digest, RunId, ThreadId};
+use crate::model::json::Json;
+use crate::store::{Expect, Store, ThreadSnapshot};
+
+/// A graph that can be run. Its runs are pinned to it and to its components.
+#[derive(Clone)]
+pub struct Graph {
+    pub(super) host: Host,
+    pub(super) compiled: Arc<CompiledGraph>,
+}
+
+impl Graph {
+    pub fn digest(&self) -> Digest {
+        self.compiled.digest()
+    }
+
+    pub fn compiled(&self) -> &CompiledGraph {
+        &self.compiled
+    }
+
+    /// Starts a run with new input: an object from channel names to values.
+    ///
+    /// Returns when the run completes, pauses or fails; all that its resume needs is durable by then. On a
+    /// thread that is paused or busy it is refused.
+    pub async fn invoke(&self, config: RunConfig, input: Value) -> Result<Execution, EngineError> {
+        let limits = &self.host.shared.limits;
+        let input = Json::parse(&input.to_string(), limits.json(limits.state_bytes))
+            .map_err(|error| Refused::plain(Kind::Invalid, format!("the input is not taken: {error}")))?;
+        let input = plan::accept_input(&self.compiled, &input)
+            .map_err(|error| Refused { error, ..Refused::plain(Kind::Invalid, "") })?;
+        let thread = self.host.thread_named(&config)?;
+        let (Some(store), Some(thread)) = (self.host.shared.store.clone(), thread) else {
+            return self.host.fleeting(&self.compiled, input).await;
+        };
+        let lock = self.host.shared.thread_lock(&self.host.tenant, &thread);
+        let Ok(_only) = lock.try_lock() else {
+            return Err(busy(&thread, None).into());
+        };
+        self.host
+            .guarded(async |_| {
+                let before = store.load(&self.host.tenant, &thread).await?;
+                if let Some(refused) = before.as_ref().and_then(|before| refuse_input(&thread, before)) {
+                    return Err(refused.into());
+                }
+                let secret = before.as_ref().map_or_else(rand_secret, |before| before.secret);
+                let ids = (RunId::fresh(), CheckpointId::fresh());
+                let expect = match &before {
+                    None => Expect::Absent { secret },
+                    Some(before) => Expect::At { head: before.head, epoch: before.epoch },
+                };
+                let has_owner = before.as_ref().is_some_and(|before| before.lease.is_some());
+                let head = before.as_ref().map_or(ids.1, |before| before.head);
+                let invocation =
+                    self.host.invocation(&store, &thread, self.compiled.clone(), (expect, head), has_owner);
+                let thread = Some(thread.clone());
+                let started = Session::start(
+                    invocation.clone(),
+                    thread,
+                    secret,
+                    before.as_ref(),
+                    ids,
+                    input.clone(),
+                );
+                Ok((invocation, started.await))
+            })
+            .await
+    }
+
+    /// Answers what is pending on a thread of this graph.
+    pub async fn resume(&self, config: RunConfig, command: Command) -> Result<Execution, EngineError> {
+        self.host.resume(config, command).await
+    }
+
+    /// Answers what is pending within a target.
+    pub async fn resume_targeted(
+        &self,
+        target: ResumeTarget,
+        command: Command,
+    ) -> Result<Execution, EngineError> {
+        self.host.resume_targeted(target, command).await
+    }
+
+    /// Goes on with a run whose process died or was stopped.
+    pub async fn continue_run(&self, config: RunConfig) -> Result<Execution, EngineError> {
+        self.host.continue_run(config).await
+    }
+
+    /// A thread's channels, as of its latest boundary.
+    pub async fn state(&self, config: RunConfig) -> Result<Value, EngineError> {
+        self.host.state(config).await
+    }
+}
+
+impl Host {
+    /// Without durability: what pauses fails.
+    async fn fleeting(
+        &self,
+        graph: &Arc<CompiledGraph>,
+        input: Vec<(crate::model::ChannelName, Json)>,
+    ) -> Result<Execution, EngineError> {
+        let invocation = Arc::new(Invocation {
+            shared: self.shared.clone(),
+            tenant: self.tenant.clone(),
+            thread: String::new(),
+            graph: graph.clone(),
+            ledger: None,
+            desk: Default::default(),
+            fault: Default::default(),
+        });
+        let ids = (RunId::fresh(), CheckpointId::fresh());
+        self.guarded(async |_| {
+            let started =
+                Session::start(invocation.clone(), None, rand_secret(), None, ids, input.clone()).await;
+            Ok((invocation.clone(), started))
+        })
+        .await
+    }
+
+    pub(super) fn invocation(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        graph: Arc<CompiledGraph>,
+        at: (Expect, CheckpointId),
+        has_owner: bool,
+    ) -> Arc<Invocation> {
+        let ledger = Ledger::new(
+            store.clone(),
+            (self.tenant.clone(), thread.clone()),
+            (self.shared.owner, self.shared.settings.lease_ms),
+            self.shared.clock.clone(),
+            at,
+            has_owner,
+        );
+        Arc::new(Invocation {
+            shared: self.shared.clone(),
+            tenant: self.tenant.clone(),
+            thread: thread.to_string(),
+            graph,
+            ledger: Some(ledger),
+            desk: Default::default(),
+            fault: Default::default(),
+        })
+    }
+
+    pub(super) fn thread_named(
+        &self,
+        config: &RunConfig,
+    ) -> Result<Option<ThreadId>, EngineError> {
+        let named = config.thread_id().transpose();
+        Ok(named.map_err(|error| Refused::plain(Kind::Invalid, error.to_string()))?)
+    }
+}
+
+fn refuse_input(thread: &ThreadId, before: &ThreadSnapshot) -> Option<Refused> {
+    match before.status {
+        RunStatus::Interrupted => Some(super::resume::refused(
+            before,
+            Kind::Busy,
+            format!("thread {thread} is paused; answer what is pending before it takes new input"),
+        )),
+        RunStatus::Running => Some(busy(thread, Some(before))),
+        RunStatus::Completed | RunStatus::Failed | RunStatus::Diverged | RunStatus::Cancelled => None,
+    }
+}
+
+/// The refusal for a thread that somebody runs, or died running.
+pub(super) fn busy(thread: &ThreadId, snapshot: Option<&ThreadSnapshot>) -> Refused {
+    let message = format!(
+        "thread {thread} is running; if its process died, continue it (holdpoint continue --thread {thread})"
+    );
+    match snapshot {
+        Some(snapshot) => super::resume::refused(snapshot, Kind::Busy, message),
+        None => Refused::plain(Kind::Busy, message),
+    }
+}
+
+fn rand_secret() -> [u8; 32] {
+    let mut secret = [0; 32];
+    // Without an entropy source there is no safe way to go on, on any system that this runs on.
+    getrandom::fill(&mut secret).expect("the system has random numbers");
+    secret
+}

@@ -1,0 +1,368 @@
+//! The host: a store, a sandbox, the handlers of effects, and the graphs and threads between them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+
+use serde_json::Value;
+
+use super::clock::Clock;
+use super::effects::{EffectFailure, EffectRequest, Handlers};
+use super::error::EngineError;
+use super::graph::Graph;
+use super::http::Egress;
+use super::watch::{Watched, Watcher};
+use crate::model::compile::{CompiledGraph, NodeInfo};
+use crate::model::error::{Kind, Refused};
+use crate::model::graph::GraphSpec;
+use crate::model::ids::{Digest, TenantId, ThreadId};
+use crate::model::limits::Limits;
+use crate::sandbox::{Component, Sandbox, SandboxOptions};
+use crate::store::{OwnerId, Store};
+
+/// Hosts graphs and their threads for one tenant. Cheap to clone.
+#[derive(Clone)]
+pub struct Host {
+    pub(super) shared: Arc<Shared>,
+    pub(super) tenant: TenantId,
+}
+
+/// What is set once for a process.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How long a claim on a thread lasts without renewal, in milliseconds. A run whose process died can
+    /// be continued elsewhere after this.
+    pub lease_ms: u64,
+    /// How long an invocation may go on before it is made durable and shown as running.
+    pub budget_ms: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { lease_ms: 6_000, budget_ms: 200 }
+    }
+}
+
+/// What all tenants and threads of a process share.
+pub struct Shared {
+    pub store: Option<Store>,
+    pub sandbox: Sandbox,
+    pub handlers: Handlers,
+    pub limits: Limits,
+    pub clock: Clock,
+    pub settings: Settings,
+    pub owner: OwnerId,
+    watcher: Option<Watcher>,
+    stop: tokio::sync::watch::Sender<bool>,
+    threads: Mutex<HashMap<(TenantId, ThreadId), Weak<tokio::sync::Mutex<()>>>>,
+    graphs: Mutex<HashMap<Digest, Arc<CompiledGraph>>>,
+    infos: Mutex<HashMap<Digest, NodeInfo>>,
+}
+
+/// Sets a host up.
+pub struct HostBuilder {
+    db: Option<PathBuf>,
+    cache: Option<PathBuf>,
+    limits: Limits,
+    clock: Clock,
+    settings: Settings,
+    egress: Egress,
+    handlers: Vec<Box<dyn FnOnce(&mut Handlers) + Send>>,
+    watcher: Option<Watcher>,
+}
+
+/// An installed component.
+#[derive(Clone, Debug)]
+pub struct Installed {
+    pub digest: Digest,
+    pub info: NodeInfo,
+    pub bytes: usize,
+}
+
+impl HostBuilder {
+    /// The SQLite file; it is made if it is not there. Without one nothing is durable.
+    pub fn database(mut self, path: impl Into<PathBuf>) -> Self {
+        self.db = Some(path.into());
+        self
+    }
+
+    /// The folder for compiled components, this host's own. Default: beside the database.
+    pub fn cache(mut self, path: impl Into<PathBuf>) -> Self {
+        self.cache = Some(path.into());
+        self
+    }
+
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Opens an address for HTTP effects that is not public: `host` or `host:port`, as in the URL.
+    pub fn egress(mut self, address: impl Into<String>) -> Self {
+        self.egress.allow.push(address.into());
+        self
+    }
+
+    /// What carries out the effect of this name, where the graph gives it no `http`.
+    pub fn effect<F, Fut>(mut self, name: &str, handler: F) -> Self
+    where
+        F: Fn(EffectRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Value, EffectFailure>> + Send + 'static,
+    {
+        let name = name.to_owned();
+        self.handlers.push(Box::new(move |handlers| handlers.register(&name, handler)));
+        self
+    }
+
+    /// Is shown what goes on while runs go on.
+    pub fn watcher(mut self, watcher: Watcher) -> Self {
+        self.watcher = Some(watcher);
+        self
+    }
+
+    pub async fn open(self) -> Result<Host, EngineError> {
+        let store = match &self.db {
+            Some(path) => Some(Store::open(path).await?),
+            None => None,
+        };
+        let beside = || {
+            let mut name = self.db.as_ref()?.as_os_str().to_owned();
+            name.push("-components");
+            Some(PathBuf::from(name))
+        };
+        let cache_dir = self.cache.clone().or_else(beside);
+        let sandbox = Sandbox::new(SandboxOptions { cache_dir, limits: self.limits.clone() })?;
+        let mut handlers = Handlers::new(self.egress);
+        for register in self.handlers {
+            register(&mut handlers);
+        }
+        let shared = Shared {
+            store,
+            sandbox,
+            handlers,
+            limits: self.limits,
+            clock: self.clock,
+            settings: self.settings,
+            owner: OwnerId(uuid::Uuid::now_v7().as_u128()),
+            watcher: self.watcher,
+            stop: tokio::sync::watch::Sender::new(false),
+            threads: Mutex::default(),
+            graphs: Mutex::default(),
+            infos: Mutex::default(),
+        };
+        Ok(Host { shared: Arc::new(shared), tenant: TenantId::default() })
+    }
+}
+
+impl Host {
+    pub fn builder() -> HostBuilder {
+        HostBuilder {
+            db: None,
+            cache: None,
+            limits: Limits::default(),
+            clock: Clock::default(),
+            settings: Settings::default(),
+            egress: Egress::default(),
+            handlers: Vec::new(),
+            watcher: None,
+        }
+    }
+
+    /// Opens the database at `path`, making it if it is not there, with everything else by default.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, EngineError> {
+        Self::builder().database(path.as_ref()).open().await
+    }
+
+    /// Checks and keeps a component; the same bytes again change nothing.
+    pub async fn install(&self, name: &str, bytes: Vec<u8>) -> Result<Installed, EngineError> {
+        let digest = Digest::of(&bytes);
+        let shared = &self.shared;
+        if let Some(store) = &shared.store
+            && let Some(known) = store.component_info(&self.tenant, digest).await?
+        {
+            return Ok(Installed { digest, info: known.info, bytes: bytes.len() });
+        }
+        if shared.store.is_none()
+            && let Some(info) = locked(&shared.infos).get(&digest)
+        {
+            return Ok(Installed { digest, info: info.clone(), bytes: bytes.len() });
+        }
+        let invalid = |source| EngineError::Component { name: name.to_owned(), source };
+        shared.sandbox.check(&bytes).map_err(invalid)?;
+        let size = bytes.len();
+        let component = match shared.sandbox.cached(digest).await {
+            Some(component) => component,
+            None => {
+                shared.watch(Watched::Compiling { name, bytes: size });
+                shared.sandbox.compile(digest, bytes.clone()).await?
+            }
+        };
+        let info = shared.sandbox.describe(&component).await.map_err(invalid)?;
+        if let Some(store) = &shared.store {
+            store.put_component(&self.tenant, digest, bytes, &info, shared.clock.now()).await?;
+        }
+        locked(&shared.infos).insert(digest, info.clone());
+        Ok(Installed { digest, info, bytes: size })
+    }
+
+    /// Checks a graph, installs its components and pins it to them.
+    pub async fn compile(&self, spec: &GraphSpec) -> Result<Graph, EngineError> {
+        let mut components = BTreeMap::new();
+        for (name, node) in &spec.nodes {
+            let Some(component) = &node.component else { continue };
+            let installed = self.resolve(name, component).await?;
+            components.insert(name.clone(), installed);
+        }
+        let compiled = CompiledGraph::compile(spec, &components)?;
+        for (name, effect) in &compiled.effects {
+            // Found now rather than in the middle of a run.
+            if let Err(super::effects::Unsent::Egress(why)) =
+                self.shared.handlers.can_send(name.as_str(), effect)
+            {
+                return Err(Refused::plain(Kind::Denied, format!("effect {name}: {why}")).into());
+            }
+        }
+        if let Some(store) = &self.shared.store {
+            store.put_graph(&self.tenant, &compiled, self.shared.clock.now()).await?;
+        }
+        let compiled = self.shared.keep_graph(compiled.digest(), compiled);
+        Ok(Graph { host: self.clone(), compiled })
+    }
+
+    async fn resolve(&self, node: &str, component: &str) -> Result<(Digest, NodeInfo), EngineError> {
+        if component.starts_with("sha256:") {
+            let digest: Digest = component
+                .parse()
+                .map_err(|error| Refused::plain(Kind::Invalid, format!("nodes.{node}.component: {error}")))?;
+            let info = match &self.shared.store {
+                Some(store) => store.component_info(&self.tenant, digest).await?.map(|row| row.info),
+                None => locked(&self.shared.infos).get(&digest).cloned(),
+            };
+            let info = info.ok_or_else(|| {
+                Refused::plain(
+                    Kind::NotFound,
+                    format!("nodes.{node}.component: {digest} is not installed (holdpoint install FILE)"),
+                )
+            })?;
+            return Ok((digest, info));
+        }
+        let bytes = tokio::fs::read(component)
+            .await
+            .map_err(|source| EngineError::ComponentFile { path: component.to_owned(), source })?;
+        let installed = self.install(component, bytes).await?;
+        Ok((installed.digest, installed.info))
+    }
+
+    /// The store, where there is one.
+    pub fn store(&self) -> Option<&Store> {
+        self.shared.store.as_ref()
+    }
+
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.shared.sandbox
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// Ends all invocations of this host at their next await; each is durable as far as it got, and can be
+    /// continued.
+    pub fn stop(&self) {
+        self.shared.stop.send_replace(true);
+    }
+
+    /// Waits for what was promised and closes the database.
+    pub async fn close(self) {
+        if let Some(store) = self.shared.store.clone() {
+            store.close().await;
+        }
+    }
+}
+
+impl Shared {
+    pub fn watch(&self, watched: Watched<'_>) {
+        if let Some(watcher) = &self.watcher {
+            watcher(&watched);
+        }
+    }
+
+    /// Ends when the host is told to stop.
+    pub fn stopped(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stop = self.stop.subscribe();
+        async move {
+            // The sender lives as long as the host, and so as long as anybody waits here.
+            if stop.wait_for(|stop| *stop).await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// The lock that keeps a thread to one invocation at a time within this process.
+    pub fn thread_lock(&self, tenant: &TenantId, thread: &ThreadId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut threads = locked(&self.threads);
+        if threads.len() >= 1024 && threads.len().is_power_of_two() {
+            threads.retain(|_, lock| lock.strong_count() > 0);
+        }
+        let place = threads.entry((tenant.clone(), thread.clone())).or_default();
+        place.upgrade().unwrap_or_else(|| {
+            let lock = Arc::default();
+            *place = Arc::downgrade(&lock);
+            lock
+        })
+    }
+
+    fn keep_graph(&self, digest: Digest, graph: CompiledGraph) -> Arc<CompiledGraph> {
+        let mut graphs = locked(&self.graphs);
+        if graphs.len() >= 1024 {
+            graphs.clear();
+        }
+        graphs.entry(digest).or_insert_with(|| Arc::new(graph)).clone()
+    }
+
+    /// A graph that a run is pinned to.
+    pub async fn graph(&self, tenant: &TenantId, digest: Digest) -> Result<Arc<CompiledGraph>, EngineError> {
+        if let Some(graph) = locked(&self.graphs).get(&digest) {
+            return Ok(graph.clone());
+        }
+        let missing =
+            || Refused::plain(Kind::NotFound, format!("the graph {digest} is not in this database"));
+        let store = self.store.as_ref().ok_or_else(missing)?;
+        let graph = store.graph(tenant, digest).await?.ok_or_else(missing)?;
+        Ok(self.keep_graph(digest, graph))
+    }
+
+    /// A component that a run is pinned to, ready to be instantiated.
+    pub async fn component(
+        &self,
+        tenant: &TenantId,
+        digest: Digest,
+        name: &str,
+    ) -> Result<Component, EngineError> {
+        if let Some(component) = self.sandbox.cached(digest).await {
+            return Ok(component);
+        }
+        let missing =
+            || Refused::plain(Kind::NotFound, format!("the component {digest} is not in this database"));
+        let store = self.store.as_ref().ok_or_else(missing)?;
+        let bytes = store.component(tenant, digest).await?.ok_or_else(missing)?;
+        self.watch(Watched::Compiling { name, bytes: bytes.len() });
+        Ok(self.sandbox.compile(digest, bytes).await?)
+    }
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Nothing is left half done while one of these is held.
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

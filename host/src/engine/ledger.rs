@@ -1,0 +1,160 @@
+//! What an invocation still has to make durable, and the right to do so.
+//!
+//! Writes gather here and go out in one transaction: when the invocation ends, before an effect is sent,
+//! and when the invocation outlives its budget. The guard is the thread's head and epoch. A run that did
+//! nothing outside holds no lease: if somebody else was faster, it has only computed.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::clock::Clock;
+use crate::model::RunStatus;
+use crate::model::checkpoint::{EffectRow, EffectScope, Version};
+use crate::model::ids::{ChannelName, CheckpointId, TenantId, ThreadId, Timestamp};
+use crate::model::json::Json;
+use crate::store::{Batch, CommitError, Expect, LeaseChange, OwnerId, Store, StoreError, Write};
+
+/// Why nothing more can be written by this invocation.
+#[derive(Debug)]
+pub enum Lost {
+    /// The thread is not as it was: somebody else moved its head or took its lease.
+    Conflict,
+    Store(StoreError),
+}
+
+pub struct Ledger {
+    store: Store,
+    tenant: TenantId,
+    thread: ThreadId,
+    owner: OwnerId,
+    lease_ms: u64,
+    clock: Clock,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    expect: Expect,
+    head: CheckpointId,
+    writes: Vec<Write>,
+    /// Until when the lease lasts that this invocation took.
+    claimed: Option<Timestamp>,
+    /// The thread's row names an owner, this one or a dead one.
+    has_owner: bool,
+}
+
+impl Ledger {
+    pub fn new(
+        store: Store,
+        (tenant, thread): (TenantId, ThreadId),
+        (owner, lease_ms): (OwnerId, u64),
+        clock: Clock,
+        (expect, head): (Expect, CheckpointId),
+        has_owner: bool,
+    ) -> Self {
+        let state = State { expect, head, writes: Vec::new(), claimed: None, has_owner };
+        Self { store, tenant, thread, owner, lease_ms, clock, state: Arc::new(Mutex::new(state)) }
+    }
+
+    pub async fn push(&self, writes: impl IntoIterator<Item = Write>) {
+        self.state.lock().await.writes.extend(writes);
+    }
+
+    /// Like [`Self::push`], with the checkpoint that the thread's head moves to.
+    pub async fn advance(&self, head: CheckpointId, writes: impl IntoIterator<Item = Write>) {
+        let mut state = self.state.lock().await;
+        state.head = head;
+        state.writes.extend(writes);
+    }
+
+    pub async fn is_claimed(&self) -> bool {
+        self.state.lock().await.claimed.is_some()
+    }
+
+    /// Makes everything gathered durable and holds the thread from here on, so that other processes see
+    /// it as busy. Crash before: nothing of it was promised. Crash after: the run is there, to be
+    /// continued from it.
+    pub async fn hold(&self) -> Result<(), Lost> {
+        let state = self.state.clone().lock_owned().await;
+        let until = self.clock.now().plus_ms(self.lease_ms);
+        let lease = match state.claimed {
+            None => LeaseChange::Claim { owner: self.owner, until },
+            Some(_) => LeaseChange::Renew { until },
+        };
+        self.commit(state, RunStatus::Running, lease).await
+    }
+
+    /// Makes everything gathered durable, with how the run stands, and lets the thread go.
+    pub async fn finish(&self, status: RunStatus) -> Result<(), Lost> {
+        let state = self.state.clone().lock_owned().await;
+        let lease = if state.has_owner { LeaseChange::Release } else { LeaseChange::Keep };
+        self.commit(state, status, lease).await
+    }
+
+    async fn commit(
+        &self,
+        mut state: OwnedMutexGuard<State>,
+        status: RunStatus,
+        lease: LeaseChange,
+    ) -> Result<(), Lost> {
+        let batch = Batch {
+            tenant: self.tenant.clone(),
+            thread: self.thread.clone(),
+            expect: state.expect.clone(),
+            head: state.head,
+            status,
+            lease,
+            writes: std::mem::take(&mut state.writes),
+        };
+        let store = self.store.clone();
+        // A task of its own, because the caller may be dropped while it waits: the batch is with the
+        // writer by then, and what is known here must be what comes of it.
+        let committing = tokio::spawn(async move {
+            let committed = store.commit(batch).await.map_err(|error| match error {
+                CommitError::Conflict => Lost::Conflict,
+                CommitError::Store(error) => Lost::Store(error),
+            })?;
+            state.expect = Expect::At { head: state.head, epoch: committed.epoch };
+            match lease {
+                LeaseChange::Keep => {}
+                LeaseChange::Claim { until, .. } | LeaseChange::Renew { until } => {
+                    state.claimed = Some(until);
+                    state.has_owner = true;
+                }
+                LeaseChange::Release => {
+                    state.claimed = None;
+                    state.has_owner = false;
+                }
+            }
+            Ok(())
+        });
+        match committing.await {
+            Ok(committed) => committed,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+
+    /// What is durable of an effect under its key.
+    pub async fn effect(&self, scope: &EffectScope) -> Result<Option<EffectRow>, Lost> {
+        self.store.effect(&self.tenant, &self.thread, scope).await.map_err(Lost::Store)
+    }
+
+    /// Values of channels at these versions.
+    pub async fn values(&self, at: &[(ChannelName, Version)]) -> Result<Vec<Json>, Lost> {
+        self.store.values(&self.tenant, &self.thread, at).await.map_err(Lost::Store)
+    }
+
+    /// The last look before something leaves the host: the lease is still ours, in the row and by the
+    /// clock. The window in which a stopped process could still send is this one check wide.
+    pub async fn is_held(&self) -> Result<bool, Lost> {
+        let (epoch, until) = {
+            let state = self.state.lock().await;
+            match (&state.expect, state.claimed) {
+                (Expect::At { epoch, .. }, Some(until)) => (*epoch, until),
+                _ => return Ok(false),
+            }
+        };
+        let lease = self.store.lease(&self.tenant, &self.thread).await.map_err(Lost::Store)?;
+        Ok(lease.is_some_and(|lease| lease.epoch == epoch) && self.clock.now() < until)
+    }
+}

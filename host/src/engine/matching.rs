@@ -1,0 +1,260 @@
+//! Which questions a command answers. Pure: from what is pending, a target and a command to deliveries
+//! or a refusal; nothing is guessed from the shape of a value.
+
+use serde_json::Value;
+
+use crate::model::checkpoint::{InterruptRow, InterruptState};
+use crate::model::command::{Resume, ResumeTarget};
+use crate::model::error::Kind;
+use crate::model::ids::InterruptId;
+use crate::model::json::Json;
+use crate::model::limits::Limits;
+use crate::model::schema::AnswerSchema;
+
+/// One answer for one pending question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delivery {
+    pub interrupt: InterruptId,
+    pub value: Json,
+}
+
+/// Why a command fits nothing here. The engine adds how the thread stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoMatch {
+    /// The id is not pending on this boundary; whether it ever was is for the store to say.
+    NotPending(InterruptId),
+    Other { kind: Kind, message: String, path: Option<String> },
+}
+
+impl NoMatch {
+    fn other(kind: Kind, message: impl Into<String>) -> Self {
+        Self::Other { kind, message: message.into(), path: None }
+    }
+}
+
+/// `interrupts`: all of the boundary, in any state. `target`: its run is already known to be the
+/// thread's latest.
+pub fn matching(
+    interrupts: &[InterruptRow],
+    target: Option<&ResumeTarget>,
+    resume: &Resume,
+    limits: &Limits,
+) -> Result<Vec<Delivery>, NoMatch> {
+    if let Some(id) = target.and_then(|target| target.interrupt_id) {
+        pending(interrupts, id)?;
+    }
+    let fits: Vec<&InterruptRow> = interrupts
+        .iter()
+        .filter(|row| row.state == InterruptState::Pending && within(row, target))
+        .collect();
+    let deliveries = match resume {
+        Resume::Value(value) => vec![(the_one(&fits, target)?, value)],
+        Resume::Answers(answers) => {
+            if answers.is_empty() {
+                return Err(NoMatch::other(
+                    Kind::Invalid,
+                    "the map of answers is empty; it takes at least one interrupt id with its answer",
+                ));
+            }
+            let mut deliveries = Vec::new();
+            for (&id, value) in answers {
+                let row = pending(interrupts, id)?;
+                if !within(row, target) {
+                    return Err(NoMatch::other(
+                        Kind::NotPending,
+                        format!("interrupt {id} is pending, but not within the target"),
+                    ));
+                }
+                deliveries.push((row, value));
+            }
+            deliveries
+        }
+        Resume::Proceed => {
+            return Err(NoMatch::other(
+                Kind::NotPending,
+                "proceed passes a gate, and no gate is pending; a question takes a value",
+            ));
+        }
+    };
+    // All are checked before any is delivered.
+    deliveries.into_iter().map(|(row, value)| deliver(row, value, limits)).collect()
+}
+
+fn within(row: &InterruptRow, target: Option<&ResumeTarget>) -> bool {
+    target.is_none_or(|target| {
+        target.task_id.is_none_or(|task| task == row.task)
+            && target.interrupt_id.is_none_or(|id| id == row.interrupt)
+            // Every task of this version runs in the root graph, whose namespace is empty.
+            && target.namespace.is_empty()
+    })
+}
+
+fn pending(interrupts: &[InterruptRow], id: InterruptId) -> Result<&InterruptRow, NoMatch> {
+    interrupts
+        .iter()
+        .find(|row| row.interrupt == id && row.state == InterruptState::Pending)
+        .ok_or(NoMatch::NotPending(id))
+}
+
+fn the_one<'a>(
+    fits: &[&'a InterruptRow],
+    target: Option<&ResumeTarget>,
+) -> Result<&'a InterruptRow, NoMatch> {
+    match fits {
+        [one] => Ok(one),
+        [] => Err(NoMatch::other(
+            Kind::NotPending,
+            match target {
+                Some(_) => "no question is pending within the target",
+                None => "no question is pending on this thread",
+            },
+        )),
+        several => {
+            let listed: Vec<String> = several
+                .iter()
+                .map(|row| format!("{} ({}, order {})", row.interrupt, row.node, row.order))
+                .collect();
+            Err(NoMatch::other(
+                Kind::Ambiguous,
+                format!(
+                    "one value, and {} questions that it could answer: {}; name one by its id, or give a map \
+                     from ids to answers",
+                    several.len(),
+                    listed.join("; ")
+                ),
+            ))
+        }
+    }
+}
+
+fn deliver(row: &InterruptRow, value: &Value, limits: &Limits) -> Result<Delivery, NoMatch> {
+    if row.kind.is_gate() {
+        return Err(NoMatch::other(
+            Kind::GateTakesNoValue,
+            format!("interrupt {} is a gate: it asks nothing, and is passed with proceed", row.interrupt),
+        ));
+    }
+    let value = Json::parse(&value.to_string(), limits.json(limits.answer_bytes))
+        .map_err(|error| NoMatch::other(Kind::Invalid, format!("the answer is not taken: {error}")))?;
+    if let Some(schema) = &row.answer_schema {
+        // It compiled when the question was asked.
+        let schema = AnswerSchema::compile(schema)
+            .map_err(|error| NoMatch::other(Kind::Schema, format!("the question's schema: {error}")))?;
+        schema.check(&value.value()).map_err(|mismatch| NoMatch::Other {
+            kind: Kind::Schema,
+            message: format!(
+                "the answer to {} ({}, order {}) does not fit the question's schema, {mismatch}",
+                row.interrupt, row.node, row.order
+            ),
+            path: Some(mismatch.path),
+        })?;
+    }
+    Ok(Delivery { interrupt: row.interrupt, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::checkpoint::Answer;
+    use crate::model::ids::{CheckpointId, NodeId, RunId, TaskId, Timestamp};
+    use crate::model::interrupt::InterruptKind;
+    use serde_json::json;
+    use uuid::Uuid;
+
+    fn row(n: u128) -> InterruptRow {
+        InterruptRow {
+            interrupt: InterruptId(Uuid::from_u128(n)),
+            run: RunId(Uuid::from_u128(100)),
+            task: TaskId(Uuid::from_u128(200 + n)),
+            node: NodeId::parse("n").unwrap(),
+            boundary: CheckpointId(Uuid::from_u128(300)),
+            checkpoint: CheckpointId(Uuid::from_u128(301)),
+            kind: InterruptKind::Node,
+            order: 0,
+            entry: 0,
+            place: 0,
+            payload: Json::null(),
+            answer_schema: None,
+            asked_at: Timestamp(0),
+            expires_at: None,
+            default_answer: None,
+            state: InterruptState::Pending,
+        }
+    }
+
+    fn answered(n: u128) -> InterruptRow {
+        let answer = Answer { value: Json::null(), at: Timestamp(1), by: None };
+        InterruptRow { state: InterruptState::Answered(answer), ..row(n) }
+    }
+
+    fn id(n: u128) -> InterruptId {
+        InterruptId(Uuid::from_u128(n))
+    }
+
+    fn check(
+        rows: &[InterruptRow],
+        target: Option<ResumeTarget>,
+        resume: Resume,
+        right: Result<&[(u128, &str)], &str>,
+    ) {
+        let got = matching(rows, target.as_ref(), &resume, &Limits::default());
+        let got = got
+            .map(|deliveries| {
+                deliveries
+                    .into_iter()
+                    .map(|d| (d.interrupt.0.as_u128(), d.value.to_string()))
+                    .collect::<Vec<_>>()
+            })
+            .map_err(|error| match error {
+                NoMatch::NotPending(id) => format!("not pending {}", id.0.as_u128()),
+                NoMatch::Other { kind, .. } => kind.to_string(),
+            });
+        let right = right
+            .map(|list| list.iter().map(|(n, v)| (*n, v.to_string())).collect::<Vec<_>>())
+            .map_err(str::to_owned);
+        assert_eq!(got, right, "{resume:?}");
+    }
+
+    #[test]
+    fn one_value_needs_one_question() {
+        let value = || Resume::Value(json!(1));
+        check(&[row(1)], None, value(), Ok(&[(1, "1")]));
+        check(&[row(1), answered(2)], None, value(), Ok(&[(1, "1")]));
+        check(&[row(1), row(2)], None, value(), Err("ambiguous"));
+        check(&[answered(1)], None, value(), Err("not-pending"));
+        check(&[row(1), row(2)], None, Resume::Value(json!([1, 2])), Err("ambiguous"));
+    }
+
+    #[test]
+    fn a_map_is_a_map_only_where_the_caller_says_so() {
+        let ids = |ns: &[u128]| Resume::Answers(ns.iter().map(|&n| (id(n), json!(n))).collect());
+        check(&[row(1), row(2)], None, ids(&[1, 2]), Ok(&[(1, "1"), (2, "2")]));
+        check(&[row(1), row(2)], None, ids(&[2]), Ok(&[(2, "2")]));
+        check(&[row(1), row(2)], None, ids(&[1, 3]), Err("not pending 3"));
+        check(&[row(1), answered(2)], None, ids(&[1, 2]), Err("not pending 2"));
+        check(&[row(1)], None, ids(&[]), Err("invalid"));
+        let looks_like = json!({ id(1).to_string(): true });
+        check(&[row(1)], None, Resume::Value(looks_like.clone()), Ok(&[(1, &looks_like.to_string())]));
+    }
+
+    #[test]
+    fn every_part_of_a_target_narrows() {
+        let target = ResumeTarget::run(RunId(Uuid::from_u128(100)));
+        let value = || Resume::Value(json!("v"));
+        let rows = [row(1), row(2)];
+        check(&rows, Some(target.clone()), value(), Err("ambiguous"));
+        check(&rows, Some(target.clone().task(rows[1].task)), value(), Ok(&[(2, "\"v\"")]));
+        check(&rows, Some(target.clone().interrupt(id(1))), value(), Ok(&[(1, "\"v\"")]));
+        check(&rows, Some(target.clone().task(rows[1].task).interrupt(id(1))), value(), Err("not-pending"));
+        check(&rows, Some(target.clone().interrupt(id(9))), value(), Err("not pending 9"));
+        let elsewhere = ResumeTarget { namespace: vec!["sub".into()], ..target };
+        check(&rows, Some(elsewhere), value(), Err("not-pending"));
+    }
+
+    #[test]
+    fn gates_take_no_value_and_questions_no_proceed() {
+        let gate = InterruptRow { kind: InterruptKind::Before, ..row(1) };
+        check(&[gate], None, Resume::Value(json!(1)), Err("gate-takes-no-value"));
+        check(&[row(1)], None, Resume::Proceed, Err("not-pending"));
+    }
+}

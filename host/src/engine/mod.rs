@@ -1,0 +1,25 @@
+//! Plan, run, commit: what happens to a thread. Knows the store and the sandbox by their faces; decides
+//! in pure functions (`plan`, `matching`) and acts in thin ones.
+
+mod host;
+mod graph;
+mod resume;
+mod session;
+mod plan;
+mod matching;
+mod channels;
+mod task;
+mod effects;
+mod http;
+mod ledger;
+mod watch;
+mod clock;
+mod error;
+
+pub use clock::Clock;
+pub use effects::{EffectFailure, EffectRequest};
+pub use error::EngineError;
+pub use graph::Graph;
+pub use host::{Host, HostBuilder, Installed, Settings};
+pub use http::Egress;
+pub use watch::{Watched, Watcher};

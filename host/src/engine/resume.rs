@@ -1,0 +1,344 @@
+//! What enters a thread after its start: answers, and a word to go on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::error::EngineError;
+use super::graph::busy;
+use super::host::Host;
+use super::ledger::Lost;
+use super::matching::{Delivery, NoMatch, matching};
+use super::session::{Ended, Session, pending};
+use super::task::{Fault, Invocation};
+use crate::model::checkpoint::{InterruptRow, InterruptState};
+use crate::model::command::{Command, Resume, ResumeTarget, RunConfig};
+use crate::model::error::{ErrorRecord, Kind, Refused};
+use crate::model::execution::{Execution, RunStatus};
+use crate::model::ids::{InterruptId, ThreadId};
+use crate::store::{Expect, Store, ThreadSnapshot};
+
+/// How often an invocation that lost a race starts over before it gives up. Each time somebody else got
+/// further, so this is reached only where very many answer one thread at once.
+const RACES_MAX: usize = 32;
+
+impl Host {
+    /// Answers what is pending on a thread, on the graph and components that its run is pinned to.
+    pub async fn resume(&self, config: RunConfig, command: Command) -> Result<Execution, EngineError> {
+        let (store, thread) = self.durable(&config)?;
+        self.answer(&store, &thread, None, command).await
+    }
+
+    /// Answers what is pending within a target.
+    pub async fn resume_targeted(
+        &self,
+        target: ResumeTarget,
+        command: Command,
+    ) -> Result<Execution, EngineError> {
+        let store = self.durable_store()?;
+        let Some((thread, _)) = store.run(&self.tenant, target.run_id).await? else {
+            return Err(Refused::plain(Kind::NotFound, format!("there is no run {}", target.run_id)).into());
+        };
+        self.answer(&store, &thread, Some(target), command).await
+    }
+
+    async fn answer(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        target: Option<ResumeTarget>,
+        command: Command,
+    ) -> Result<Execution, EngineError> {
+        let lock = self.shared.thread_lock(&self.tenant, thread);
+        let _only = lock.lock().await;
+        // What the command was first found to be for. If somebody else is faster, it must not slip on to
+        // the question that came after.
+        let mut matched: Option<Vec<Delivery>> = None;
+        if let Some(request_id) = &command.request_id
+            && let Some(request) = store.request(&self.tenant, thread, request_id).await?
+        {
+            return match request.reply {
+                Some(reply) => serde_json::from_str(reply.as_str()).map_err(|error| {
+                    let what = format!("the reply on record for request {request_id} is damaged: {error}");
+                    Refused::plain(Kind::Store, what).into()
+                }),
+                // Accepted by a process that died: the answer is kept, what is left is to go on.
+                None => self.go_on(store, thread).await,
+            };
+        }
+        self.guarded(async |_| {
+            let snapshot = self.load(store, thread).await?;
+            self.expect(&snapshot, &target, &command)?;
+            let resume = match &matched {
+                None => command.resume.clone(),
+                Some(deliveries) => Resume::Answers(
+                    deliveries.iter().map(|d| (d.interrupt, d.value.value())).collect(),
+                ),
+            };
+            let found = matching(&snapshot.interrupts, target.as_ref(), &resume, &self.shared.limits);
+            let deliveries = match found {
+                Ok(deliveries) => deliveries,
+                Err(no_match) => return Err(self.unmatched(store, thread, &snapshot, no_match).await?.into()),
+            };
+            if self.is_run_elsewhere(&snapshot) {
+                return Err(busy(thread, Some(&snapshot)).into());
+            }
+            matched = Some(deliveries.clone());
+            let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
+            session.accept(deliveries, command.actor.clone(), command.request_id.clone()).await;
+            Ok((invocation, Ok(session)))
+        })
+        .await
+    }
+
+    /// Goes on with a run whose process died or was stopped. Delivers nothing; where only answers are
+    /// missing, it says so by returning the pause. Waits for the lease of a process that may have died.
+    pub async fn continue_run(&self, config: RunConfig) -> Result<Execution, EngineError> {
+        let (store, thread) = self.durable(&config)?;
+        let lock = self.shared.thread_lock(&self.tenant, &thread);
+        let _only = lock.lock().await;
+        self.go_on(&store, &thread).await
+    }
+
+    async fn go_on(&self, store: &Store, thread: &ThreadId) -> Result<Execution, EngineError> {
+        let mut snapshot = self.load(store, thread).await?;
+        let patience = self.shared.clock.now().plus_ms(self.shared.settings.lease_ms * 2);
+        while self.is_run_elsewhere(&snapshot) {
+            if self.shared.clock.now() >= patience {
+                return Err(busy(thread, Some(&snapshot)).into());
+            }
+            tokio::time::sleep(Duration::from_millis((self.shared.settings.lease_ms / 20).max(5))).await;
+            snapshot = self.load(store, thread).await?;
+        }
+        match snapshot.status {
+            RunStatus::Running => {}
+            RunStatus::Interrupted => return Ok(shown(thread, &snapshot)),
+            status => {
+                let message = format!(
+                    "run {} on thread {thread} is {}; only a run that was broken off can be continued",
+                    snapshot.run.run,
+                    status.as_str()
+                );
+                return Err(refused(&snapshot, Kind::NotPending, message).into());
+            }
+        }
+        self.guarded(async |_| {
+            let snapshot = self.load(store, thread).await?;
+            if self.is_run_elsewhere(&snapshot) {
+                return Err(busy(thread, Some(&snapshot)).into());
+            }
+            let (invocation, session) = self.reopen(store, thread, snapshot).await?;
+            Ok((invocation, Ok(session)))
+        })
+        .await
+    }
+
+    /// How a thread stands; runs nothing.
+    pub async fn execution(&self, config: RunConfig) -> Result<Execution, EngineError> {
+        let (store, thread) = self.durable(&config)?;
+        Ok(shown(&thread, &self.load(&store, &thread).await?))
+    }
+
+    /// A thread's channels as of its latest boundary.
+    pub async fn state(&self, config: RunConfig) -> Result<Value, EngineError> {
+        let (store, thread) = self.durable(&config)?;
+        let snapshot = self.load(&store, &thread).await?;
+        let versions: Vec<_> = snapshot.checkpoint.channels.into_iter().collect();
+        let values = store.values(&self.tenant, &thread, &versions).await?;
+        let state: Map<String, Value> = versions
+            .iter()
+            .zip(values)
+            .map(|((name, _), value)| (name.to_string(), value.value()))
+            .collect();
+        Ok(Value::Object(state))
+    }
+
+    async fn reopen(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        snapshot: ThreadSnapshot,
+    ) -> Result<(Arc<Invocation>, Session), EngineError> {
+        let graph = self.shared.graph(&self.tenant, snapshot.run.graph).await?;
+        let expect = Expect::At { head: snapshot.head, epoch: snapshot.epoch };
+        let at = (expect, snapshot.head);
+        let invocation = self.invocation(store, thread, graph, at, snapshot.lease.is_some());
+        let session = Session::reopen(invocation.clone(), thread.clone(), snapshot);
+        Ok((invocation, session))
+    }
+
+    /// Drives a session to its end. One that lost a race before it did anything outside starts over from
+    /// what is true now.
+    pub(super) async fn guarded(
+        &self,
+        mut open: impl AsyncFnMut(usize) -> Result<(Arc<Invocation>, Result<Session, Ended>), EngineError>,
+    ) -> Result<Execution, EngineError> {
+        for race in 0..RACES_MAX {
+            let (invocation, session) = open(race).await?;
+            let ended = match session {
+                Ok(session) => session.drive().await,
+                Err(ended) => Err(ended),
+            };
+            let fault = match ended {
+                Ok(execution) => return Ok(execution),
+                Err(Ended::Engine(error)) => return Err(error),
+                Err(Ended::Stopped) => return Err(EngineError::Stopped),
+                Err(Ended::Fault(fault)) => fault,
+            };
+            match fault {
+                Fault::HandlerPanicked { effect } => return Err(EngineError::HandlerPanicked { effect }),
+                Fault::Lost(Lost::Store(error)) => return Err(error.into()),
+                Fault::Lost(Lost::Conflict) => {
+                    let held = match &invocation.ledger {
+                        Some(ledger) => ledger.is_claimed().await,
+                        None => false,
+                    };
+                    if held {
+                        let what = "another process took this thread over while it was being run here";
+                        return Err(Refused::plain(Kind::Busy, what).into());
+                    }
+                }
+            }
+        }
+        let what = format!("lost the race for this thread {RACES_MAX} times; try again");
+        Err(Refused::plain(Kind::Busy, what).into())
+    }
+
+    fn expect(
+        &self,
+        snapshot: &ThreadSnapshot,
+        target: &Option<ResumeTarget>,
+        command: &Command,
+    ) -> Result<(), EngineError> {
+        if let Some(target) = target
+            && target.run_id != snapshot.run.run
+        {
+            let message = format!("run {} is over; the thread's latest is {}", target.run_id, snapshot.run.run);
+            return Err(refused(snapshot, Kind::Stale, message).into());
+        }
+        match command.expect_checkpoint {
+            Some(expected) if expected != snapshot.head => {
+                let message = format!("expected checkpoint {expected}; the latest is {}", snapshot.head);
+                Err(refused(snapshot, Kind::Stale, message).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn unmatched(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        snapshot: &ThreadSnapshot,
+        no_match: NoMatch,
+    ) -> Result<Refused, EngineError> {
+        let (kind, message, path) = match no_match {
+            NoMatch::NotPending(id) => {
+                let (kind, message) = self.gone(store, thread, snapshot, id).await?;
+                (kind, message, None)
+            }
+            NoMatch::Other { kind: Kind::NotPending, message, .. } if snapshot.interrupts.is_empty() => {
+                // Nothing is asked here at all: say how the run stands instead.
+                let message = match snapshot.status {
+                    RunStatus::Interrupted => message,
+                    status => format!("run {} is {}: {message}", snapshot.run.run, status.as_str()),
+                };
+                (Kind::NotPending, message, None)
+            }
+            NoMatch::Other { kind, message, path } => (kind, message, path),
+        };
+        let mut refused = refused(snapshot, kind, message);
+        refused.error.more.insert("status".into(), snapshot.status.as_str().into());
+        if let Some(path) = path {
+            refused.error.more.insert("path".into(), path.into());
+        }
+        Ok(refused)
+    }
+
+    /// Why an id is not pending.
+    async fn gone(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        snapshot: &ThreadSnapshot,
+        id: InterruptId,
+    ) -> Result<(Kind, String), EngineError> {
+        let here = snapshot.interrupts.iter().find(|row| row.interrupt == id).cloned();
+        let row = match here {
+            Some(row) => Some(row),
+            None => store
+                .interrupt(&self.tenant, id)
+                .await?
+                .filter(|(of, _)| of == thread)
+                .map(|(_, row)| row),
+        };
+        Ok(match row {
+            None => (Kind::NotPending, format!("thread {thread} never had an interrupt {id}")),
+            Some(row) => (Kind::Stale, became(&row)),
+        })
+    }
+
+    fn is_run_elsewhere(&self, snapshot: &ThreadSnapshot) -> bool {
+        let now = self.shared.clock.now();
+        snapshot.lease.as_ref().is_some_and(|lease| lease.owner != self.shared.owner && lease.until > now)
+    }
+
+    async fn load(&self, store: &Store, thread: &ThreadId) -> Result<ThreadSnapshot, EngineError> {
+        let snapshot = store.load(&self.tenant, thread).await?;
+        Ok(snapshot
+            .ok_or_else(|| Refused::plain(Kind::NotFound, format!("there is no thread {thread}")))?)
+    }
+
+    fn durable_store(&self) -> Result<Store, EngineError> {
+        let missing = || {
+            Refused::plain(Kind::Resume, "the host has no database to resume from; open it with one (Host::open)")
+        };
+        Ok(self.shared.store.clone().ok_or_else(missing)?)
+    }
+
+    fn durable(&self, config: &RunConfig) -> Result<(Store, ThreadId), EngineError> {
+        let store = self.durable_store()?;
+        let thread = self.thread_named(config)?;
+        let missing =
+            || Refused::plain(Kind::Resume, "no thread is named to resume from (RunConfig::thread)");
+        Ok((store, thread.ok_or_else(missing)?))
+    }
+}
+
+/// What became of a question, in a sentence.
+fn became(row: &InterruptRow) -> String {
+    let which = format!("interrupt {} ({}, order {})", row.interrupt, row.node, row.order);
+    match &row.state {
+        InterruptState::Pending => format!("{which} belongs to a state that the thread has left"),
+        InterruptState::Answered(answer) => {
+            let by = answer.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+            format!("{which} was answered at {}{by}", answer.at)
+        }
+        InterruptState::Withdrawn { at, reason } => {
+            format!("{which} was withdrawn at {}: {reason}", at)
+        }
+    }
+}
+
+/// A refusal with how the thread stands.
+pub(super) fn refused(snapshot: &ThreadSnapshot, kind: Kind, message: impl Into<String>) -> Refused {
+    Refused {
+        error: ErrorRecord::new(kind, message),
+        run_id: Some(snapshot.run.run),
+        checkpoint_id: Some(snapshot.head),
+        step: Some(snapshot.checkpoint.step),
+        pending: pending(snapshot.interrupts.iter()),
+    }
+}
+
+fn shown(thread: &ThreadId, snapshot: &ThreadSnapshot) -> Execution {
+    Execution {
+        thread: Some(thread.clone()),
+        run_id: snapshot.run.run,
+        checkpoint_id: Some(snapshot.head),
+        status: snapshot.status,
+        interrupts: pending(snapshot.interrupts.iter()),
+        error: snapshot.run.error.clone(),
+    }
+}

@@ -1,0 +1,345 @@
+//! One attempt of one task: the part of the host that its node can reach.
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::effects::{EffectDesk, EffectFailure, EffectRequest, Unsent, wire_key};
+use super::host::Shared;
+use super::ledger::{Ledger, Lost};
+use super::plan;
+use super::watch::Watched;
+use crate::model::checkpoint::{EffectRow, EffectScope, EffectState, JournalRow, TaskRow};
+use crate::model::compile::{CompiledEffect, CompiledGraph, CompiledNode};
+use crate::model::error::{ErrorRecord, Kind};
+use crate::model::graph::EffectMode;
+use crate::model::ids::{Digest, TenantId};
+use crate::model::interrupt::InterruptKind;
+use crate::model::journal::{Call, EffectOutcome, EffectReply, Instruction, Journal, Reply};
+use crate::model::json::Json;
+use crate::sandbox::{LogLevel, Outside, Performed};
+use crate::store::Write;
+
+/// Why an invocation cannot go on, whatever its nodes do.
+#[derive(Debug)]
+pub enum Fault {
+    Lost(Lost),
+    HandlerPanicked { effect: String },
+}
+
+/// What all tasks of an invocation share.
+pub struct Invocation {
+    pub shared: Arc<Shared>,
+    pub tenant: TenantId,
+    /// As the guest is told; empty without a thread.
+    pub thread: String,
+    pub graph: Arc<CompiledGraph>,
+    /// `None`: nothing is durable.
+    pub ledger: Option<Ledger>,
+    pub desk: EffectDesk,
+    /// The first fault; it ends the invocation.
+    pub fault: Mutex<Option<Fault>>,
+}
+
+impl Invocation {
+    pub fn fail(&self, fault: Fault) -> Performed {
+        let mut first = self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        first.get_or_insert(fault);
+        Performed::Fault
+    }
+}
+
+/// The outside of one attempt.
+pub struct TaskOutside {
+    pub invocation: Arc<Invocation>,
+    /// As it stands while the attempt runs.
+    pub row: TaskRow,
+    pub journal: Arc<Mutex<Journal>>,
+}
+
+impl Outside for TaskOutside {
+    fn perform<'a>(
+        &'a self,
+        index: usize,
+        name: &'a str,
+        key: &'a str,
+        input: &'a Json,
+    ) -> BoxFuture<'a, Performed> {
+        Box::pin(async move {
+            match self.perform_granted(index, name, key, input).await {
+                Ok(performed) => performed,
+                Err(fault) => self.invocation.fail(fault),
+            }
+        })
+    }
+
+    fn steering(&self) -> Vec<Instruction> {
+        Vec::new()
+    }
+
+    fn log(&self, level: LogLevel, message: &str) {
+        self.invocation.shared.watch(Watched::Log {
+            node: &self.row.node,
+            task: self.row.task,
+            level,
+            message,
+        });
+    }
+
+    fn emit(&self, event: Json) {
+        self.invocation.shared.watch(Watched::Emitted { node: &self.row.node, task: self.row.task, event });
+    }
+}
+
+impl TaskOutside {
+    fn node(&self) -> &CompiledNode {
+        // The plan was made from this graph.
+        &self.invocation.graph.nodes[&self.row.node]
+    }
+
+    async fn perform_granted(
+        &self,
+        index: usize,
+        name: &str,
+        key: &str,
+        input: &Json,
+    ) -> Result<Performed, Fault> {
+        let granted = &self.node().effects;
+        let Some(effect) = granted.get(name) else {
+            return Ok(Performed::Refused(plan::undeclared(&self.row.node, "effect", name, granted.keys())));
+        };
+        let spec = &self.invocation.graph.effects[effect];
+        let scope = EffectScope { node: self.row.node.clone(), effect: effect.clone(), key: key.to_owned() };
+        let place = self.invocation.desk.scope(&scope);
+        // Held until the outcome is known: whoever asks for the same meanwhile waits for it.
+        let mut place = place.lock().await;
+        if place.is_none() {
+            *place = self.load(&scope).await?;
+        }
+        let digest = Digest::of(input.as_str().as_bytes());
+        if let Some(row) = &*place {
+            if row.input != digest {
+                return Ok(self.known(EffectOutcome::KeyConflict));
+            }
+            if let EffectState::Known(outcome) = &row.state {
+                return Ok(Performed::Known(outcome.clone(), row.at));
+            }
+        }
+        let intent = EffectRow {
+            scope,
+            input: digest,
+            task: self.row.task,
+            state: EffectState::Intended,
+            at: self.invocation.shared.clock.now(),
+        };
+        let asked = self.asked(index);
+        if place.is_some() && spec.mode == EffectMode::AtMostOnce {
+            // It may have been sent by a process that died: only a person can say.
+            match asked {
+                Some((InterruptKind::InDoubt, Some(answer))) => {
+                    if let Some(outcome) = answer.value().get("done") {
+                        let outcome = EffectOutcome::Done(self.json(outcome));
+                        return Ok(self.settle(&mut place, intent, outcome).await);
+                    }
+                }
+                _ => return Ok(Performed::Ask(InterruptKind::InDoubt)),
+            }
+        } else if place.is_none() && spec.approve {
+            match asked {
+                Some((InterruptKind::Approve, Some(answer))) => {
+                    let answer = answer.value();
+                    if answer.get("approved") != Some(&Value::Bool(true)) {
+                        let reason = answer.get("reason").and_then(Value::as_str).unwrap_or("not approved");
+                        let denied = EffectOutcome::Denied(reason.to_owned());
+                        return Ok(self.settle(&mut place, intent, denied).await);
+                    }
+                }
+                _ => return Ok(Performed::Ask(InterruptKind::Approve)),
+            }
+        }
+        if let Err(unsent) = self.invocation.shared.handlers.can_send(effect.as_str(), spec) {
+            return Ok(self.unsent(effect.as_str(), unsent));
+        }
+        *place = Some(intent.clone());
+        self.before_sending(index, &intent).await?;
+        self.send(spec, intent, input, &mut place).await
+    }
+
+    async fn send(
+        &self,
+        spec: &CompiledEffect,
+        intent: EffectRow,
+        input: &Json,
+        place: &mut Option<EffectRow>,
+    ) -> Result<Performed, Fault> {
+        let effect = intent.scope.effect.as_str().to_owned();
+        let request = EffectRequest {
+            effect: effect.clone(),
+            input: input.value(),
+            idempotency_key: wire_key(&self.invocation.tenant, &self.invocation.thread, &intent.scope),
+        };
+        fail::fail_point!("engine::before_effect");
+        let sent = self.invocation.shared.handlers.send(spec, request).await;
+        fail::fail_point!("engine::after_effect");
+        match sent {
+            Err(Unsent::Panicked) => Err(Fault::HandlerPanicked { effect }),
+            Err(unsent) => Ok(self.unsent(&effect, unsent)),
+            Ok(Ok(value)) => self.sent(spec, place, intent, EffectOutcome::Done(self.json(&value))).await,
+            Ok(Err(EffectFailure::Final(value))) => {
+                self.sent(spec, place, intent, EffectOutcome::Failed(self.json(&value))).await
+            }
+            Ok(Err(EffectFailure::Unknown(_))) if spec.mode == EffectMode::AtMostOnce => {
+                Ok(Performed::Ask(InterruptKind::InDoubt))
+            }
+            // The node learns of it, but it is not the key's outcome: another attempt sends it again.
+            Ok(Err(EffectFailure::Retryable(value) | EffectFailure::Unknown(value))) => {
+                Ok(self.known(EffectOutcome::Failed(self.json(&value))))
+            }
+        }
+    }
+
+    /// Output commit: the run, its answers, this task and all it did so far are durable, and the thread is
+    /// ours, before anything leaves. Crash before: nothing was sent. Crash after: the intent says that it
+    /// may have been.
+    async fn before_sending(&self, index: usize, intent: &EffectRow) -> Result<(), Fault> {
+        let Some(ledger) = &self.invocation.ledger else {
+            return Ok(());
+        };
+        let mut writes = vec![Write::Task(self.row.clone())];
+        writes.extend(self.take_journal());
+        writes.push(Write::Effect(intent.clone()));
+        ledger.push(writes).await;
+        fail::fail_point!("engine::before_intent");
+        ledger.hold().await.map_err(Fault::Lost)?;
+        fail::fail_point!("engine::after_intent");
+        debug_assert!(self.journal().entries().len() > index, "the sandbox records a call before it is made");
+        match ledger.is_held().await.map_err(Fault::Lost)? {
+            true => Ok(()),
+            false => Err(Fault::Lost(Lost::Conflict)),
+        }
+    }
+
+    async fn sent(
+        &self,
+        spec: &CompiledEffect,
+        place: &mut Option<EffectRow>,
+        intent: EffectRow,
+        outcome: EffectOutcome,
+    ) -> Result<Performed, Fault> {
+        let performed = self.settle(place, intent, outcome).await;
+        if let (EffectMode::AtMostOnce, Some(ledger)) = (spec.mode, &self.invocation.ledger) {
+            // Nothing depends on it yet, but a crash now would cost a person's time.
+            ledger.hold().await.map_err(Fault::Lost)?;
+        }
+        Ok(performed)
+    }
+
+    /// The outcome under its key. It goes out with the next commit, before anything that depends on it;
+    /// until then a crash sends the effect again under the same key, or asks.
+    async fn settle(
+        &self,
+        place: &mut Option<EffectRow>,
+        intent: EffectRow,
+        outcome: EffectOutcome,
+    ) -> Performed {
+        let at = self.invocation.shared.clock.now();
+        let row = EffectRow { state: EffectState::Known(outcome.clone()), at, ..intent };
+        *place = Some(row.clone());
+        if let Some(ledger) = &self.invocation.ledger {
+            ledger.push([Write::Effect(row)]).await;
+        }
+        Performed::Known(outcome, at)
+    }
+
+    async fn load(&self, scope: &EffectScope) -> Result<Option<EffectRow>, Fault> {
+        let Some(ledger) = &self.invocation.ledger else {
+            return Ok(None);
+        };
+        ledger.effect(scope).await.map_err(Fault::Lost)
+    }
+
+    /// What a person was asked about the call at `index`, and said.
+    fn asked(&self, index: usize) -> Option<(InterruptKind, Option<Json>)> {
+        match self.journal().entries().get(index).map(|entry| &entry.reply) {
+            Some(Reply::Effect(EffectReply::Asked { kind, answer })) => Some((*kind, answer.clone())),
+            _ => None,
+        }
+    }
+
+    fn journal(&self) -> std::sync::MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn take_journal(&self) -> Vec<Write> {
+        take_journal(&self.row, &mut self.journal())
+    }
+
+    fn known(&self, outcome: EffectOutcome) -> Performed {
+        Performed::Known(outcome, self.invocation.shared.clock.now())
+    }
+
+    fn unsent(&self, effect: &str, unsent: Unsent) -> Performed {
+        match unsent {
+            Unsent::Egress(why) => self.known(EffectOutcome::Denied(why)),
+            Unsent::NoHandler | Unsent::Panicked => Performed::Refused(ErrorRecord::new(
+                Kind::Denied,
+                format!(
+                    "effect {effect}: the graph gives it no http and this host registered no handler of that name"
+                ),
+            )),
+        }
+    }
+
+    /// A handler's value is the embedder's; one that no guest could be handed is shown as text.
+    fn json(&self, value: &Value) -> Json {
+        let limits = &self.invocation.shared.limits;
+        let text = value.to_string();
+        Json::parse(&text, limits.json(limits.effect_bytes)).unwrap_or_else(|error| {
+            let shown: String = text.chars().take(1_000).collect();
+            Json::object([
+                ("error", &Json::string(&error.to_string())),
+                ("text", &Json::string(&shown)),
+            ])
+        })
+    }
+}
+
+/// What of a task's journal is not durable yet, as writes; from here on it is the ledger's.
+pub fn take_journal(row: &TaskRow, journal: &mut Journal) -> Vec<Write> {
+    let writes = journal
+        .undurable()
+        .map(|(index, entry)| {
+            Write::Journal(JournalRow { task: row.task, index, entry: entry.clone() })
+        })
+        .collect();
+    journal.mark_durable();
+    writes
+}
+
+/// What a person is shown of an effect that waits for them: exactly what will be sent.
+pub fn host_question(kind: InterruptKind, call: &Call) -> (Json, Json) {
+    let payload = match call {
+        Call::Effect { name, key, input } => Json::object([
+            ("effect", &Json::string(name)),
+            ("idempotency_key", &Json::string(key)),
+            ("input", input),
+        ]),
+        _ => Json::null(),
+    };
+    let schema = match kind {
+        InterruptKind::InDoubt => json!({
+            "oneOf": [
+                { "type": "object", "required": ["done"], "properties": { "done": {} }, "additionalProperties": false },
+                { "type": "object", "required": ["not_done"], "properties": { "not_done": { "const": true } },
+                  "additionalProperties": false },
+            ]
+        }),
+        _ => json!({
+            "type": "object", "required": ["approved"],
+            "properties": { "approved": { "type": "boolean" }, "reason": { "type": "string" } },
+            "additionalProperties": false,
+        }),
+    };
+    (payload, Json::from_value(&schema).unwrap_or_else(|_| Json::null()))
+}

@@ -1,0 +1,20 @@
+//! What those who watch a run are shown while it goes on. Provisional: nothing of it need be durable.
+
+use crate::model::ids::{NodeId, TaskId};
+use crate::model::json::Json;
+use crate::sandbox::LogLevel;
+
+#[derive(Debug)]
+pub enum Watched<'a> {
+    /// A component has no compiled artifact yet; this may take seconds.
+    Compiling { name: &'a str, bytes: usize },
+    Step { step: u32, tasks: usize },
+    TaskStarted { node: &'a NodeId, task: TaskId, attempt: u32 },
+    /// `how`: finished, paused, failed or diverged.
+    TaskEnded { node: &'a NodeId, task: TaskId, how: &'static str },
+    Log { node: &'a NodeId, task: TaskId, level: LogLevel, message: &'a str },
+    Emitted { node: &'a NodeId, task: TaskId, event: Json },
+}
+
+/// Called from whatever thread a task runs on; it must not block.
+pub type Watcher = std::sync::Arc<dyn Fn(&Watched<'_>) + Send + Sync>;

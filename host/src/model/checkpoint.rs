@@ -1,0 +1,208 @@
+//! What is durable of a thread, as plain data. The store writes and reads these; the engine decides them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::ErrorRecord;
+use super::execution::RunStatus;
+use super::ids::{
+    ChannelName, CheckpointId, Digest, EffectName, InterruptId, NodeId, RunId, TaskId, Timestamp,
+};
+use super::interrupt::InterruptKind;
+use super::journal::{EffectOutcome, Entry};
+use super::json::Json;
+
+/// The number of the boundary that wrote a channel's value; unique in its thread, and growing.
+pub type Version = i64;
+
+/// One run, or one child run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRow {
+    pub run: RunId,
+    /// The run and task that started this one; `None` at the root.
+    pub parent: Option<(RunId, TaskId)>,
+    pub graph: Digest,
+    pub namespace: Vec<String>,
+    pub status: RunStatus,
+    pub error: Option<ErrorRecord>,
+    pub created_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckpointKind {
+    /// Ends a step: channels as they are folded, and what runs next.
+    Boundary,
+    /// Changes no channel: shows how far the tasks of `boundary` are.
+    Pause { boundary: CheckpointId },
+}
+
+/// One state of a thread.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CheckpointRow {
+    pub checkpoint: CheckpointId,
+    pub parent: Option<CheckpointId>,
+    pub run: RunId,
+    pub kind: CheckpointKind,
+    /// Counts the run's steps from 0; a pause has its boundary's.
+    pub step: u32,
+    /// The boundary's own number, which its channel versions bear; a pause has its boundary's.
+    pub version: Version,
+    /// Of a boundary; empty for a pause, which has its boundary's.
+    pub plan: Plan,
+    /// For each channel that was ever written, the version that holds its value; as `plan`.
+    pub channels: BTreeMap<ChannelName, Version>,
+    pub status: RunStatus,
+    pub created_at: Timestamp,
+}
+
+/// The tasks of a boundary's next step, and what waits for more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    pub tasks: Vec<PlannedTask>,
+    /// Of edges that wait for several nodes: the edge's place in the graph, and those that are there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arrived: BTreeMap<usize, Vec<NodeId>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedTask {
+    pub node: NodeId,
+    /// Of a `send`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arg: Option<Json>,
+}
+
+/// How one channel changed at a boundary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelRow {
+    pub channel: ChannelName,
+    pub version: Version,
+    pub value: ChannelValue,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelValue {
+    Whole(Json),
+    /// The text between the brackets of an array, to be put behind what `after` holds (`None`: first).
+    Appended { text: String, after: Option<Version> },
+}
+
+/// How far one task is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskRow {
+    pub task: TaskId,
+    pub run: RunId,
+    pub boundary: CheckpointId,
+    /// Its place in the boundary's plan.
+    pub index: usize,
+    pub node: NodeId,
+    pub component: Digest,
+    /// How often it was instantiated so far.
+    pub attempts: u32,
+    /// Grows when the journal is cut.
+    pub generation: u32,
+    pub state: TaskState,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum TaskState {
+    /// It was started, and its process may have died since.
+    Started,
+    /// It waits for answers.
+    Paused,
+    /// Its update is held until the step ends.
+    Finished(Finish),
+    Failed(ErrorRecord),
+}
+
+/// What a finished task hands to the fold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finish {
+    /// By channel, in the channels' order.
+    pub update: Vec<(ChannelName, Json)>,
+    pub routes: Vec<Routed>,
+}
+
+/// A route after its label was looked up; `None` is the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Routed {
+    Go(Option<NodeId>),
+    Send(NodeId, Json),
+}
+
+/// One entry of a task's journal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JournalRow {
+    pub task: TaskId,
+    pub index: usize,
+    pub entry: Entry,
+}
+
+/// One question, and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InterruptRow {
+    pub interrupt: InterruptId,
+    pub run: RunId,
+    pub task: TaskId,
+    pub node: NodeId,
+    pub boundary: CheckpointId,
+    /// The pause that showed it first.
+    pub checkpoint: CheckpointId,
+    pub kind: InterruptKind,
+    pub order: usize,
+    /// The journal entry that asked, and the question's place in it.
+    pub entry: usize,
+    pub place: usize,
+    pub payload: Json,
+    pub answer_schema: Option<Json>,
+    pub asked_at: Timestamp,
+    pub expires_at: Option<Timestamp>,
+    pub default_answer: Option<Json>,
+    pub state: InterruptState,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum InterruptState {
+    Pending,
+    Answered(Answer),
+    /// It will not be answered any more; why.
+    Withdrawn { at: Timestamp, reason: String },
+}
+
+/// An answer, given once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    pub value: Json,
+    pub at: Timestamp,
+    pub by: Option<String>,
+}
+
+/// Whose key an effect has: what one node of one thread asks under one name and key, it asks once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EffectScope {
+    pub node: NodeId,
+    pub effect: EffectName,
+    pub key: String,
+}
+
+/// An effect under its key, whoever asks for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EffectRow {
+    pub scope: EffectScope,
+    /// Of the input: another input under the same key is a conflict.
+    pub input: Digest,
+    /// Who asked first.
+    pub task: TaskId,
+    pub state: EffectState,
+    pub at: Timestamp,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EffectState {
+    /// It may have been sent.
+    Intended,
+    Known(EffectOutcome),
+}

@@ -1,0 +1,121 @@
+//! What a caller can ask of a thread.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+use super::ids::{CheckpointId, InterruptId, RunId, TaskId, ThreadId};
+
+/// On which thread, if any, a graph is run.
+#[derive(Clone, Debug, Default)]
+pub struct RunConfig {
+    pub thread: Option<String>,
+}
+
+impl RunConfig {
+    /// A durable line of state under a name of the caller's. Interrupts need one.
+    pub fn thread(id: impl Into<String>) -> Self {
+        Self { thread: Some(id.into()) }
+    }
+
+    /// Without a thread: nothing is kept, and an interrupt fails the run.
+    pub fn fleeting() -> Self {
+        Self::default()
+    }
+
+    /// The thread's name, if it has one and it is one.
+    pub fn thread_id(&self) -> Option<Result<ThreadId, super::ids::InvalidName>> {
+        self.thread.clone().map(ThreadId::parse)
+    }
+}
+
+/// What to resume with. Which it is is said by the caller and never guessed from a value's shape.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    pub resume: Resume,
+    /// Who answers; recorded with the answer.
+    pub actor: Option<String>,
+    /// Refuse unless this is the thread's latest checkpoint.
+    pub expect_checkpoint: Option<CheckpointId>,
+    /// The same request sent twice gets the first reply twice.
+    pub request_id: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Resume {
+    /// One answer to the one question that the target leaves.
+    Value(Value),
+    /// Answers by interrupt id, all or none.
+    Answers(BTreeMap<InterruptId, Value>),
+    /// Pass the one gate that the target leaves.
+    Proceed,
+}
+
+impl Command {
+    /// Answer the one pending question.
+    pub fn resume(value: impl Into<Value>) -> Self {
+        Self::of(Resume::Value(value.into()))
+    }
+
+    /// Answer several questions by their ids.
+    pub fn answers(answers: impl IntoIterator<Item = (InterruptId, Value)>) -> Self {
+        Self::of(Resume::Answers(answers.into_iter().collect()))
+    }
+
+    /// Pass a gate.
+    pub fn proceed() -> Self {
+        Self::of(Resume::Proceed)
+    }
+
+    fn of(resume: Resume) -> Self {
+        Self { resume, actor: None, expect_checkpoint: None, request_id: None }
+    }
+
+    /// Who answers.
+    pub fn by(mut self, actor: impl Into<String>) -> Self {
+        self.actor = Some(actor.into());
+        self
+    }
+
+    /// Refuse unless this is the thread's latest checkpoint.
+    pub fn expecting(mut self, checkpoint: CheckpointId) -> Self {
+        self.expect_checkpoint = Some(checkpoint);
+        self
+    }
+
+    /// Repeat the first reply if this request was already carried out.
+    pub fn request(mut self, id: impl Into<String>) -> Self {
+        self.request_id = Some(id.into());
+        self
+    }
+}
+
+/// What a command is for. Each part narrows; all must agree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResumeTarget {
+    /// The run that asks, or any of its ancestors.
+    pub run_id: RunId,
+    #[serde(default)]
+    pub task_id: Option<TaskId>,
+    #[serde(default)]
+    pub interrupt_id: Option<InterruptId>,
+    /// The path of subgraph nodes from the root; empty: anywhere.
+    #[serde(default)]
+    pub namespace: Vec<String>,
+}
+
+impl ResumeTarget {
+    pub fn run(run_id: RunId) -> Self {
+        Self { run_id, task_id: None, interrupt_id: None, namespace: Vec::new() }
+    }
+
+    pub fn task(mut self, task_id: TaskId) -> Self {
+        self.task_id = Some(task_id);
+        self
+    }
+
+    pub fn interrupt(mut self, interrupt_id: InterruptId) -> Self {
+        self.interrupt_id = Some(interrupt_id);
+        self
+    }
+}

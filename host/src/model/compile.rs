@@ -1,0 +1,431 @@
+//! From a graph as written to one that can be run: everything that can be checked before a run.
+//!
+//! A [`CompiledGraph`] cannot be built unchecked, and its digest names it and its components.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::channel::Reducer;
+use super::graph::{EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec};
+use super::ids::{ChannelName, Digest, EffectName, NodeId};
+use super::json::{Json, JsonBounds};
+
+/// What a component says it needs, in its own names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeInfo {
+    pub name: String,
+    pub version: String,
+    pub reads: BTreeSet<String>,
+    pub writes: BTreeSet<String>,
+    pub routes: BTreeSet<String>,
+    pub effects: BTreeSet<String>,
+}
+
+/// A graph that can be run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CompiledGraph {
+    pub name: String,
+    pub entry: Vec<NodeId>,
+    pub channels: BTreeMap<ChannelName, Reducer>,
+    pub nodes: BTreeMap<NodeId, CompiledNode>,
+    pub edges: Vec<CompiledEdge>,
+    pub effects: BTreeMap<EffectName, CompiledEffect>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompiledNode {
+    pub component: Digest,
+    /// From the node's own names to channels.
+    pub reads: BTreeMap<String, ChannelName>,
+    pub writes: BTreeMap<String, ChannelName>,
+    /// From labels to nodes; `None` is the end.
+    pub routes: BTreeMap<String, Option<NodeId>>,
+    /// From the node's own names to the graph's effects.
+    pub effects: BTreeMap<String, EffectName>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompiledEdge {
+    pub from: Vec<NodeId>,
+    /// `None` is the end.
+    pub to: Option<NodeId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompiledEffect {
+    pub http: Option<HttpSpec>,
+    pub mode: EffectMode,
+    pub approve: bool,
+}
+
+/// A fault in a graph, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("graph {graph}: {at}: {what}")]
+pub struct CompileError {
+    pub graph: String,
+    /// The path in the file, such as `nodes.pay.routes.done`.
+    pub at: String,
+    pub what: String,
+}
+
+impl CompiledGraph {
+    /// `components`: for each of the spec's nodes, the digest that its component has and what that
+    /// component declares.
+    pub fn compile(
+        spec: &GraphSpec,
+        components: &BTreeMap<String, (Digest, NodeInfo)>,
+    ) -> Result<Self, CompileError> {
+        Compiler { spec, components }.compile()
+    }
+
+    /// Names this graph and, through their digests, its components.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.to_json().as_str().as_bytes())
+    }
+
+    pub fn to_json(&self) -> Json {
+        let text = serde_json::to_string(self).unwrap_or_default();
+        // Every part serialises to plain JSON of a fixed depth.
+        Json::parse(&text, JsonBounds::TRUSTED).unwrap_or_else(|_| Json::null())
+    }
+
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    pub fn node(&self, node: &NodeId) -> Option<&CompiledNode> {
+        self.nodes.get(node)
+    }
+}
+
+struct Compiler<'a> {
+    spec: &'a GraphSpec,
+    components: &'a BTreeMap<String, (Digest, NodeInfo)>,
+}
+
+impl Compiler<'_> {
+    fn compile(&self) -> Result<CompiledGraph, CompileError> {
+        let spec = self.spec;
+        if spec.name.is_empty() {
+            return Err(self.error("name", "a graph needs a name"));
+        }
+        if spec.nodes.is_empty() {
+            return Err(self.error("nodes", "a graph needs a node: [nodes.NAME]"));
+        }
+        let mut channels = BTreeMap::new();
+        for (name, channel) in &spec.channels {
+            let at = format!("channels.{name}");
+            let name = ChannelName::parse(name.clone()).map_err(|e| self.error(&at, e))?;
+            channels.insert(name, channel.reducer);
+        }
+        let mut effects = BTreeMap::new();
+        for (name, effect) in &spec.effects {
+            let at = format!("effects.{name}");
+            let name = EffectName::parse(name.clone()).map_err(|e| self.error(&at, e))?;
+            effects.insert(name, self.effect(&at, effect)?);
+        }
+        let mut nodes = BTreeMap::new();
+        for (name, node) in &spec.nodes {
+            let at = format!("nodes.{name}");
+            let id = NodeId::parse(name.clone()).map_err(|e| self.error(&at, e))?;
+            nodes.insert(id, self.node(&at, name, node)?);
+        }
+        let mut entry = Vec::new();
+        for name in spec.entry.as_slice() {
+            let id = self.node_named("entry", name)?;
+            if entry.contains(&id) {
+                return Err(self.error("entry", format!("{name} stands twice")));
+            }
+            entry.push(id);
+        }
+        if entry.is_empty() {
+            return Err(self.error("entry", "no node runs first"));
+        }
+        let mut edges = Vec::new();
+        for (i, edge) in spec.edges.iter().enumerate() {
+            let at = format!("edges[{i}]");
+            let mut from = Vec::new();
+            for name in edge.from.as_slice() {
+                let id = self.node_named(&format!("{at}.from"), name)?;
+                if from.contains(&id) {
+                    return Err(self.error(&at, format!("{name} stands twice in from")));
+                }
+                from.push(id);
+            }
+            if from.is_empty() {
+                return Err(self.error(&at, "from names no node"));
+            }
+            let to = self.target(&format!("{at}.to"), &edge.to)?;
+            let edge = CompiledEdge { from, to };
+            if edges.contains(&edge) {
+                return Err(self.error(&at, "the same edge stands twice"));
+            }
+            edges.push(edge);
+        }
+        let graph = CompiledGraph { name: spec.name.clone(), entry, channels, nodes, edges, effects };
+        self.reachable(&graph)?;
+        self.entry_writers(&graph)?;
+        Ok(graph)
+    }
+
+    fn node(&self, at: &str, name: &str, node: &NodeSpec) -> Result<CompiledNode, CompileError> {
+        if node.graph.is_some() || node.agent.is_some() {
+            return Err(self.error(at, "subgraph nodes (graph, agent) are not supported by this version"));
+        }
+        if node.interrupt_before || node.interrupt_after {
+            return Err(self.error(
+                at,
+                "gates (interrupt_before, interrupt_after) are not supported by this version",
+            ));
+        }
+        let Some((component, info)) = self.components.get(name) else {
+            return Err(self.error(at, "a node needs a component: component = \"PATH or sha256:…\""));
+        };
+        let declared = |kind: &'static str, names: &Names, declared: &BTreeSet<String>| {
+            let mut seen = BTreeSet::new();
+            for (own, _) in names.pairs() {
+                if !seen.insert(own) {
+                    return Err(self.error(&format!("{at}.{kind}"), format!("{own} stands twice")));
+                }
+                if !declared.contains(own) {
+                    return Err(self.error(
+                        &format!("{at}.{kind}.{own}"),
+                        format!(
+                            "the component {} {} does not declare {own:?} there; it declares {}",
+                            info.name,
+                            info.version,
+                            listed(declared.iter())
+                        ),
+                    ));
+                }
+            }
+            Ok(())
+        };
+        declared("reads", &node.reads, &info.reads)?;
+        declared("writes", &node.writes, &info.writes)?;
+        declared("routes", &node.routes, &info.routes)?;
+        declared("effects", &node.effects, &info.effects)?;
+        let channels = |kind: &str, names: &Names| {
+            let mut map = BTreeMap::new();
+            for (own, channel) in names.pairs() {
+                let at = format!("{at}.{kind}.{own}");
+                if !self.spec.channels.contains_key(channel) {
+                    return Err(self.error(
+                        &at,
+                        format!(
+                            "no channel is named {channel:?}; there are {}",
+                            listed(self.spec.channels.keys())
+                        ),
+                    ));
+                }
+                map.insert(
+                    own.to_owned(),
+                    ChannelName::parse(channel).map_err(|e| self.error(&at, e))?,
+                );
+            }
+            Ok(map)
+        };
+        let writes: BTreeMap<String, ChannelName> = channels("writes", &node.writes)?;
+        let mut targets = BTreeMap::new();
+        for (own, channel) in &writes {
+            if let Some(other) = targets.insert(channel, own) {
+                return Err(self.error(
+                    &format!("{at}.writes"),
+                    format!("{other:?} and {own:?} both write the channel {channel}"),
+                ));
+            }
+        }
+        let mut routes = BTreeMap::new();
+        for (label, target) in node.routes.pairs() {
+            let target = self.target(&format!("{at}.routes.{label}"), target)?;
+            routes.insert(label.to_owned(), target);
+        }
+        let mut effects = BTreeMap::new();
+        for (own, effect) in node.effects.pairs() {
+            let at = format!("{at}.effects.{own}");
+            if !self.spec.effects.contains_key(effect) {
+                return Err(self.error(
+                    &at,
+                    format!(
+                        "no effect is named {effect:?}; there are {}",
+                        listed(self.spec.effects.keys())
+                    ),
+                ));
+            }
+            effects.insert(own.to_owned(), EffectName::parse(effect).map_err(|e| self.error(&at, e))?);
+        }
+        Ok(CompiledNode {
+            component: *component,
+            reads: channels("reads", &node.reads)?,
+            writes,
+            routes,
+            effects,
+        })
+    }
+
+    fn effect(&self, at: &str, effect: &EffectSpec) -> Result<CompiledEffect, CompileError> {
+        if let Some(http) = &effect.http {
+            let known = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+            if !known.contains(&http.method.as_str()) {
+                return Err(self.error(
+                    &format!("{at}.http.method"),
+                    format!("{:?} is not one of {}", http.method, known.join(", ")),
+                ));
+            }
+            if !http.url.starts_with("http://") && !http.url.starts_with("https://") {
+                return Err(self.error(&format!("{at}.http.url"), "a URL starts with https:// or http://"));
+            }
+        }
+        Ok(CompiledEffect { http: effect.http.clone(), mode: effect.mode, approve: effect.approve })
+    }
+
+    fn target(&self, at: &str, name: &str) -> Result<Option<NodeId>, CompileError> {
+        if name == "end" {
+            return Ok(None);
+        }
+        self.node_named(at, name).map(Some)
+    }
+
+    fn node_named(&self, at: &str, name: &str) -> Result<NodeId, CompileError> {
+        if !self.spec.nodes.contains_key(name) {
+            return Err(self.error(
+                at,
+                format!("no node is named {name:?}; there are {}", listed(self.spec.nodes.keys())),
+            ));
+        }
+        NodeId::parse(name).map_err(|e| self.error(at, e))
+    }
+
+    fn reachable(&self, graph: &CompiledGraph) -> Result<(), CompileError> {
+        let mut reached: BTreeSet<&NodeId> = graph.entry.iter().collect();
+        loop {
+            let routes = reached.iter().filter_map(|&id| graph.nodes.get(id)).flat_map(|n| n.routes.values());
+            let edges = graph
+                .edges
+                .iter()
+                .filter(|edge| edge.from.iter().all(|from| reached.contains(from)))
+                .map(|edge| &edge.to);
+            let more: Vec<&NodeId> = routes.chain(edges).flatten().collect();
+            let before = reached.len();
+            reached.extend(more);
+            if reached.len() == before {
+                break;
+            }
+        }
+        match graph.nodes.keys().find(|node| !reached.contains(node)) {
+            None => Ok(()),
+            Some(node) => Err(self.error(
+                &format!("nodes.{node}"),
+                "no edge or route leads here from the entry",
+            )),
+        }
+    }
+
+    /// The only step whose tasks are known before a run.
+    fn entry_writers(&self, graph: &CompiledGraph) -> Result<(), CompileError> {
+        let mut writer: BTreeMap<&ChannelName, &NodeId> = BTreeMap::new();
+        for id in &graph.entry {
+            for channel in graph.nodes[id].writes.values() {
+                if graph.channels.get(channel) != Some(&Reducer::Replace) {
+                    continue;
+                }
+                if let Some(other) = writer.insert(channel, id) {
+                    return Err(self.error(
+                        "entry",
+                        format!(
+                            "{other} and {id} run in one step and both write the channel {channel}, whose \
+                             reducer is replace; give it another reducer"
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn error(&self, at: &str, what: impl ToString) -> CompileError {
+        CompileError { graph: self.spec.name.clone(), at: at.into(), what: what.to_string() }
+    }
+}
+
+fn listed<T: std::fmt::Display>(names: impl Iterator<Item = T>) -> String {
+    let names: Vec<String> = names.map(|n| n.to_string()).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info() -> NodeInfo {
+        let names = |names: &[&str]| names.iter().map(|n| n.to_string()).collect();
+        NodeInfo {
+            name: "n".into(),
+            version: "1".into(),
+            reads: names(&["x"]),
+            writes: names(&["x", "y"]),
+            routes: names(&["go"]),
+            effects: names(&["pay"]),
+        }
+    }
+
+    fn compiled(toml: &str) -> Result<CompiledGraph, CompileError> {
+        let spec = GraphSpec::from_toml(toml).unwrap();
+        let components = spec
+            .nodes
+            .iter()
+            .filter(|(_, node)| node.component.is_some())
+            .map(|(name, _)| (name.clone(), (Digest::of(b"c"), info())))
+            .collect();
+        CompiledGraph::compile(&spec, &components)
+    }
+
+    #[test]
+    fn a_graph_keeps_its_digest_through_its_text() {
+        let graph = compiled(
+            "name = 'g'\nentry = 'a'\n[channels]\nc = { reducer = 'append' }\n\
+             [nodes.a]\ncomponent = 'x'\nreads = { x = 'c' }\nroutes = { go = 'end' }",
+        )
+        .unwrap();
+        let again = CompiledGraph::from_json(graph.to_json().as_str()).unwrap();
+        assert_eq!(again, graph);
+        assert_eq!(again.digest(), graph.digest());
+    }
+
+    #[test]
+    fn faults_are_found_before_a_run_and_say_where() {
+        for (toml, at, what) in [
+            ("name = 'g'\nentry = 'b'\n[nodes.a]\ncomponent = 'x'", "entry", "no node is named \"b\"; there are a"),
+            ("name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nreads = ['x']", "nodes.a.reads.x", "no channel"),
+            ("name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nreads = ['q']", "nodes.a.reads.q", "does not declare"),
+            ("name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nroutes = { go = 'z' }", "nodes.a.routes.go", "no node"),
+            ("name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\neffects = ['pay']", "nodes.a.effects.pay", "no effect"),
+            ("name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\n[nodes.b]\ncomponent = 'x'", "nodes.b", "no edge or route"),
+            ("name = 'g'\nentry = 'a'\n[nodes.a]", "nodes.a", "needs a component"),
+            (
+                "name = 'g'\nentry = ['a', 'b']\n[channels]\nc = { reducer = 'replace' }\n\
+                 [nodes.a]\ncomponent = 'x'\nwrites = { x = 'c' }\n[nodes.b]\ncomponent = 'x'\nwrites = { x = 'c' }",
+                "entry",
+                "both write the channel c",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[channels]\nc = { reducer = 'sum' }\n\
+                 [nodes.a]\ncomponent = 'x'\nwrites = { x = 'c', y = 'c' }",
+                "nodes.a.writes",
+                "both write",
+            ),
+        ] {
+            let error = compiled(toml).unwrap_err();
+            assert_eq!(error.at, at, "{error}");
+            assert!(error.what.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_file_shows_line_and_column() {
+        let error = GraphSpec::from_toml("name = 'g'\nentry = 'a'\n[channels]\nc = { reducer = 'concat' }").unwrap_err();
+        assert!(error.contains("line 4, column"), "{error}");
+        assert!(error.contains("replace"), "{error}");
+    }
+}

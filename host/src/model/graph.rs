@@ -1,0 +1,285 @@
+//! The graph as its author writes it: a TOML file, or this value. Nothing in it is checked yet; see
+//! [`super::compile`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::channel::Reducer;
+
+/// A graph's nodes, edges, channels and effects, as written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GraphSpec {
+    pub name: String,
+    /// The node or nodes that run first.
+    pub entry: OneOrMany,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub channels: BTreeMap<String, ChannelSpec>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<String, NodeSpec>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edges: Vec<EdgeSpec>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub effects: BTreeMap<String, EffectSpec>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    pub fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+impl From<&str> for OneOrMany {
+    fn from(one: &str) -> Self {
+        Self::One(one.into())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelSpec {
+    pub reducer: Reducer,
+}
+
+/// A list of names, or a table from the node's own names to the graph's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Names {
+    Same(Vec<String>),
+    Mapped(BTreeMap<String, String>),
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self::Same(Vec::new())
+    }
+}
+
+impl Names {
+    /// Pairs of the node's own name and the graph's.
+    pub fn pairs(&self) -> Vec<(&str, &str)> {
+        match self {
+            Self::Same(names) => names.iter().map(|n| (n.as_str(), n.as_str())).collect(),
+            Self::Mapped(map) => map.iter().map(|(own, graph)| (own.as_str(), graph.as_str())).collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Same(names) => names.is_empty(),
+            Self::Mapped(map) => map.is_empty(),
+        }
+    }
+}
+
+/// A node: a component or a subgraph, and what the graph grants it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeSpec {
+    /// A path (from the graph file's folder) or the digest of an installed component.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
+    /// A path to a graph file: the node is a child run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph: Option<String>,
+    /// The sub-agent's name, for a subgraph.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub reads: Names,
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub writes: Names,
+    /// From the labels that the node's routes use to nodes of this graph, or `"end"`.
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub routes: Names,
+    #[serde(skip_serializing_if = "Names::is_empty")]
+    pub effects: Names,
+    /// Stop before the node runs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub interrupt_before: bool,
+    /// Stop before the node's update counts.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub interrupt_after: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeSpec {
+    /// Several: wait for all of them.
+    pub from: OneOrMany,
+    /// A node, or `"end"`.
+    pub to: String,
+}
+
+/// Something outside that the host does for nodes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EffectSpec {
+    /// Send it as an HTTP request; without this, the embedder registers a handler of this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpSpec>,
+    pub mode: EffectMode,
+    /// Ask a person first, showing exactly what will be sent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub approve: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpSpec {
+    #[serde(default = "post")]
+    pub method: String,
+    pub url: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+}
+
+fn post() -> String {
+    "POST".into()
+}
+
+/// What a crash between sending and knowing leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EffectMode {
+    /// It is sent again, under the same idempotency key.
+    #[default]
+    AtLeastOnce,
+    /// It is in doubt: a person says whether it was done.
+    AtMostOnce,
+}
+
+/// The file is no graph.
+#[derive(Debug, thiserror::Error)]
+pub enum GraphFileError {
+    #[error("cannot read the graph {path}: {source}")]
+    Read { path: String, source: std::io::Error },
+    #[error("{path} is no graph file: {message}")]
+    Parse { path: String, message: String },
+}
+
+impl GraphSpec {
+    /// Reads a graph file; component paths are resolved against its folder.
+    pub fn from_file(path: &Path) -> Result<Self, GraphFileError> {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| GraphFileError::Read { path: shown.clone(), source })?;
+        let mut spec = Self::from_toml(&text)
+            .map_err(|message| GraphFileError::Parse { path: shown, message })?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        for node in spec.nodes.values_mut() {
+            for file in [&mut node.component, &mut node.graph].into_iter().flatten() {
+                if !file.starts_with("sha256:") {
+                    *file = folder.join(&*file).display().to_string();
+                }
+            }
+        }
+        Ok(spec)
+    }
+
+    /// The error names line and column, and shows the line.
+    pub fn from_toml(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|error| error.to_string())
+    }
+
+    pub fn to_toml(&self) -> String {
+        // Every field is a string, a list, a table or a flag: there is nothing that TOML cannot say.
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// Starts a graph in code.
+    pub fn new(name: &str, entry: &str) -> Self {
+        Self {
+            name: name.into(),
+            entry: entry.into(),
+            channels: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            edges: Vec::new(),
+            effects: BTreeMap::new(),
+        }
+    }
+
+    pub fn channel(mut self, name: &str, reducer: Reducer) -> Self {
+        self.channels.insert(name.into(), ChannelSpec { reducer });
+        self
+    }
+
+    pub fn node(mut self, name: &str, node: NodeSpec) -> Self {
+        self.nodes.insert(name.into(), node);
+        self
+    }
+
+    pub fn edge(self, from: &str, to: &str) -> Self {
+        self.edge_all(&[from], to)
+    }
+
+    /// `to` runs once all of `from` have run.
+    pub fn edge_all(mut self, from: &[&str], to: &str) -> Self {
+        let from = OneOrMany::Many(from.iter().map(|&n| n.into()).collect());
+        self.edges.push(EdgeSpec { from, to: to.into() });
+        self
+    }
+
+    pub fn effect(mut self, name: &str, effect: EffectSpec) -> Self {
+        self.effects.insert(name.into(), effect);
+        self
+    }
+}
+
+impl NodeSpec {
+    /// `component`: a path, or a digest.
+    pub fn component(component: impl ToString) -> Self {
+        Self { component: Some(component.to_string()), ..Self::default() }
+    }
+
+    pub fn reads(mut self, names: &[&str]) -> Self {
+        self.reads = Names::Same(names.iter().map(|&n| n.into()).collect());
+        self
+    }
+
+    pub fn writes(mut self, names: &[&str]) -> Self {
+        self.writes = Names::Same(names.iter().map(|&n| n.into()).collect());
+        self
+    }
+
+    /// Pairs of the node's own name and the channel's.
+    pub fn reads_as(mut self, pairs: &[(&str, &str)]) -> Self {
+        self.reads = mapped(pairs);
+        self
+    }
+
+    /// Pairs of the node's own name and the channel's.
+    pub fn writes_as(mut self, pairs: &[(&str, &str)]) -> Self {
+        self.writes = mapped(pairs);
+        self
+    }
+
+    /// Pairs of label and target.
+    pub fn routes(mut self, pairs: &[(&str, &str)]) -> Self {
+        self.routes = mapped(pairs);
+        self
+    }
+
+    pub fn effects(mut self, names: &[&str]) -> Self {
+        self.effects = Names::Same(names.iter().map(|&n| n.into()).collect());
+        self
+    }
+}
+
+fn mapped(pairs: &[(&str, &str)]) -> Names {
+    Names::Mapped(pairs.iter().map(|&(own, graph)| (own.into(), graph.into())).collect())
+}

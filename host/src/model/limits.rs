@@ -1,0 +1,92 @@
+//! Every bound that the host holds a node, a caller and itself to, in one place.
+
+use serde::{Deserialize, Serialize};
+
+use super::json::JsonBounds;
+
+/// Bounds, with their units in their names. A refusal names the field and its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Wasmtime fuel for one attempt: the deterministic bound on work.
+    pub fuel: u64,
+    /// Linear memory of one attempt, all its memories together.
+    pub memory_bytes: u64,
+    /// Elements of one attempt's tables, together.
+    pub table_elements: u64,
+    /// Core instances that a component may make.
+    pub instances: u32,
+    /// Resource handles that a guest may hold at once.
+    pub handles: u32,
+    /// What a guest may hand over in one host call, and the host allocate for it.
+    pub host_call_bytes: u64,
+    /// The safety net behind fuel: the wall time of one attempt.
+    pub deadline_ms: u64,
+    /// A question's payload, schema and default answer, each.
+    pub payload_bytes: u64,
+    /// One answer.
+    pub answer_bytes: u64,
+    /// One task's update.
+    pub update_bytes: u64,
+    /// The state object that a node is handed; the input of a run.
+    pub state_bytes: u64,
+    /// An effect's input; an outcome.
+    pub effect_bytes: u64,
+    /// Levels of arrays and objects in any JSON, checked before it is parsed.
+    pub json_depth: u32,
+    /// One attempt's log lines, stdout and stderr, kept.
+    pub log_bytes: u64,
+    /// Host calls on record for one task.
+    pub journal_entries: u32,
+    /// Questions that one task may ask.
+    pub interrupts: u32,
+    /// Steps of one run, across all its resumes.
+    pub steps: u32,
+    /// Tasks of one step.
+    pub step_tasks: u32,
+    /// A component's file.
+    pub component_bytes: u64,
+    /// Tasks that run at once in this process.
+    pub tasks_at_once: u32,
+    /// Compilations that run at once in this process.
+    pub compiles_at_once: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        const MIB: u64 = 1 << 20;
+        Self {
+            fuel: 10_000_000_000,
+            memory_bytes: 256 * MIB,
+            table_elements: 100_000,
+            instances: 64,
+            handles: 1_000,
+            host_call_bytes: 16 * MIB,
+            deadline_ms: 60_000,
+            payload_bytes: 4 * MIB,
+            answer_bytes: 4 * MIB,
+            update_bytes: 8 * MIB,
+            state_bytes: 16 * MIB,
+            effect_bytes: 4 * MIB,
+            json_depth: 100,
+            log_bytes: 64 * 1024,
+            journal_entries: 10_000,
+            interrupts: 1_000,
+            steps: 10_000,
+            step_tasks: 1_000,
+            component_bytes: 64 * MIB,
+            tasks_at_once: 64,
+            compiles_at_once: 2,
+        }
+    }
+}
+
+impl Limits {
+    pub fn json(&self, bytes_max: u64) -> JsonBounds {
+        JsonBounds {
+            bytes_max: usize::try_from(bytes_max).unwrap_or(usize::MAX),
+            // The parser behind the guard gives up at 128 levels: the guard must come first.
+            depth_max: (self.json_depth as usize).min(JsonBounds::TRUSTED.depth_max - 8),
+        }
+    }
+}

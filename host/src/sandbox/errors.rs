@@ -1,0 +1,59 @@
+//! What the sandbox refuses, and what it could not do. What a node does wrong while it runs is neither:
+//! that is [`super::attempt::End`].
+
+use std::path::PathBuf;
+
+use crate::model::ids::Digest;
+
+/// Bytes that are no component that may be installed, and why. The way out is in the message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidComponent {
+    #[error("the file has {value} bytes; a component may have {limit} (component_bytes)")]
+    TooLarge { limit: u64, value: u64 },
+    #[error("this is {found}, not a WebAssembly component; build one with `holdpoint build`")]
+    NotWasm { found: &'static str },
+    #[error(
+        "this is a core WebAssembly module, not a component; wrap it with `wasm-tools component new`, or \
+         build it with `holdpoint build`"
+    )]
+    CoreModule,
+    #[error(
+        "this is a precompiled artifact; the host runs only what it compiled itself, so install the \
+         component that it was made from"
+    )]
+    Precompiled,
+    #[error("the component is damaged or cut short, or uses what this host does not take: {what}")]
+    Malformed { what: String },
+    #[error(
+        "the component imports {}, which no node may; a node may import holdpoint:node@0.1 and wasi:io, \
+         clocks, random, cli, filesystem and sockets @0.2",
+        .names.join(", ")
+    )]
+    ForbiddenImports { names: Vec<String> },
+    #[error(
+        "the component does not export holdpoint:node/handler@0.1; it exports {exports}; build it for the \
+         world holdpoint:node/node"
+    )]
+    NoHandler { exports: String },
+    #[error("the component does not fit the contract holdpoint:node@0.1: {what}")]
+    Contract { what: String },
+    #[error("the component cannot be described: {what}")]
+    Describe { what: String },
+    #[error("the component describes itself with a bad {field}: {what}")]
+    Description { field: &'static str, what: String },
+}
+
+/// What the sandbox could not do.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error(transparent)]
+    Invalid(#[from] InvalidComponent),
+    #[error("the component's bytes are {actual}, not {expected}: they were damaged on their way; send them again")]
+    WrongDigest { expected: Digest, actual: Digest },
+    #[error("no WebAssembly engine can be set up on this machine: {what}")]
+    Engine { what: String },
+    #[error("the directory for compiled components, {}, cannot be used: {what}", .path.display())]
+    CacheDir { path: PathBuf, what: String },
+    #[error("the component could not be compiled: {what}")]
+    Compile { what: String },
+}

@@ -1,0 +1,144 @@
+//! All wasmtime. Never sees SQL.
+//!
+//! A component enters as bytes, is checked ([`Sandbox::check`]), compiled once ([`Sandbox::compile`])
+//! and asked what it needs ([`Sandbox::describe`]). Every attempt runs in a fresh store and instance
+//! ([`Sandbox::run`]), against a virtual world in which all that could differ between two attempts is
+//! given by the [`Attempt`].
+
+pub mod attempt;
+mod errors;
+
+mod check;
+mod components;
+mod run;
+mod trap;
+
+mod guest;
+mod stop;
+mod meter;
+mod bindings;
+mod interrupts;
+mod effects;
+mod steering;
+mod log;
+mod events;
+mod console;
+mod wasi;
+
+mod engine;
+mod artifacts;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Semaphore;
+use wasmtime::Engine;
+
+use crate::model::compile::NodeInfo;
+use crate::model::ids::Digest;
+use crate::model::limits::Limits;
+
+pub use attempt::{Attempt, Context, End, LogLevel, Outside, Output, Performed, Ran, Route};
+pub use components::Component;
+pub use errors::{InvalidComponent, SandboxError};
+
+use artifacts::Artifacts;
+use components::Components;
+
+/// Runs nodes. Clones share everything.
+#[derive(Clone)]
+pub struct Sandbox(Arc<Shared>);
+
+struct Shared {
+    engine: Engine,
+    components: Components,
+    limits: Limits,
+    tasks: Semaphore,
+    instantiations: AtomicU64,
+}
+
+/// What a sandbox is set up with.
+#[derive(Clone, Debug)]
+pub struct SandboxOptions {
+    /// Where compiled components are kept; `None`: in memory only.
+    pub cache_dir: Option<PathBuf>,
+    /// Of these, `component_bytes`, `compiles_at_once` and `tasks_at_once` hold for the host as a whole,
+    /// and a component that is described is held to the rest. An attempt brings its own.
+    pub limits: Limits,
+}
+
+/// How much was done so far, since the sandbox was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub instantiations: u64,
+    pub compiles: u64,
+    /// Compiled components that were read from disk instead of compiled.
+    pub artifact_loads: u64,
+}
+
+impl Sandbox {
+    pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
+        let SandboxOptions { cache_dir, limits } = options;
+        let engine = engine::engine()?;
+        let artifacts =
+            cache_dir.map(|dir| Artifacts::open(dir, engine::compatibility(&engine))).transpose()?;
+        Ok(Self(Arc::new(Shared {
+            components: Components::new(engine.clone(), artifacts, &limits)?,
+            engine,
+            tasks: Semaphore::new(limits.tasks_at_once.max(1) as usize),
+            limits,
+            instantiations: AtomicU64::new(0),
+        })))
+    }
+
+    /// One short text, recorded with tasks: the determinism settings, which must not change under a
+    /// paused task; then `"; "` and the engine's version, which may, since the replay judges it.
+    pub fn settings(&self) -> String {
+        engine::settings()
+    }
+
+    /// Whether `bytes` may be installed, as far as can be told without compiling them.
+    pub fn check(&self, bytes: &[u8]) -> Result<(), InvalidComponent> {
+        check::check(bytes, self.0.limits.component_bytes)
+    }
+
+    /// The compiled component if it is in memory or, unharmed, on disk.
+    pub async fn cached(&self, digest: Digest) -> Option<Component> {
+        self.0.components.cached(digest).await
+    }
+
+    /// Compiles a component, or takes it from memory or disk. `digest` must be that of `bytes`.
+    pub async fn compile(&self, digest: Digest, bytes: Vec<u8>) -> Result<Component, SandboxError> {
+        self.0.components.compile(digest, bytes).await
+    }
+
+    /// Asks a component what it needs. It may start its language's runtime, but nothing of the host
+    /// answers it.
+    pub async fn describe(&self, component: &Component) -> Result<NodeInfo, InvalidComponent> {
+        let _permit = self.0.tasks.acquire().await;
+        self.0.instantiations.fetch_add(1, Ordering::Relaxed);
+        run::describe(&self.0.engine, component, &self.0.limits).await
+    }
+
+    /// One attempt, in a fresh instance. May be dropped at any time: the instance goes with it.
+    ///
+    /// Attempts over `tasks_at_once` wait here; an attempt's deadline starts when its wait is over.
+    pub async fn run(&self, component: &Component, attempt: Attempt) -> Ran {
+        // An error would mean a closed semaphore, and nobody closes this one.
+        let _permit = self.0.tasks.acquire().await;
+        self.0.instantiations.fetch_add(1, Ordering::Relaxed);
+        run::run(&self.0.engine, component, attempt).await
+    }
+
+    pub fn counters(&self) -> Counters {
+        Counters {
+            instantiations: self.0.instantiations.load(Ordering::Relaxed),
+            compiles: self.0.components.compiles(),
+            artifact_loads: self.0.components.artifact_loads(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

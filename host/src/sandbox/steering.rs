@@ -1,0 +1,23 @@
+//! What people added beside their answers.
+
+use super::bindings::holdpoint::node::steering::{Host, Instruction as Told};
+use super::guest::{Guest, Recalled, damaged};
+use crate::model::journal::{Call, Instruction, Reply};
+
+impl Host for Guest {
+    fn instructions(&mut self) -> wasmtime::Result<Vec<Told>> {
+        let instructions = match self.recall(&Call::Steering)? {
+            Recalled::Known { reply: Reply::Steering(instructions), at, .. } => {
+                self.clock.advance_to(at);
+                instructions
+            }
+            Recalled::Known { index, .. } => return Err(damaged(index).into()),
+            Recalled::Fresh { .. } => {
+                let instructions = self.task()?.outside.steering();
+                self.record(Call::Steering, Reply::Steering(instructions.clone()))?;
+                instructions
+            }
+        };
+        Ok(instructions.into_iter().map(|Instruction { actor, text }| Told { actor, text }).collect())
+    }
+}

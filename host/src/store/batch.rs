@@ -1,0 +1,67 @@
+//! What the engine asks to become true, all of it or nothing.
+
+use crate::model::checkpoint::{
+    Answer, ChannelRow, CheckpointRow, EffectRow, InterruptRow, JournalRow, RunRow, TaskRow,
+};
+use crate::model::ids::{CheckpointId, InterruptId, RunId, TenantId, ThreadId, Timestamp};
+use crate::model::json::Json;
+use crate::model::{ErrorRecord, RunStatus};
+
+/// Identifies one process's claim to run threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerId(pub u128);
+
+/// One transaction on one thread, carried out only if the thread is as the writer thinks it is.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    pub tenant: TenantId,
+    pub thread: ThreadId,
+    pub expect: Expect,
+    /// The thread's state afterwards.
+    pub head: CheckpointId,
+    pub status: RunStatus,
+    pub lease: LeaseChange,
+    pub writes: Vec<Write>,
+}
+
+/// The guard of every state change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// The thread is not there yet; it is made with this secret, from which its guests' random
+    /// numbers come and which no guest sees.
+    Absent { secret: [u8; 32] },
+    /// Its head and epoch are these.
+    At { head: CheckpointId, epoch: i64 },
+}
+
+/// What happens to the right to run the thread. Every change but `Keep` and `Renew` grows the epoch, so
+/// that whoever held it before can write nothing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseChange {
+    /// As it is; the writer holds it, or nobody does and the writer needs none.
+    Keep,
+    Claim { owner: OwnerId, until: Timestamp },
+    Renew { until: Timestamp },
+    Release,
+}
+
+#[derive(Clone, Debug)]
+pub enum Write {
+    Run(RunRow),
+    RunStatus { run: RunId, status: RunStatus, error: Option<ErrorRecord>, ended_at: Option<Timestamp> },
+    Checkpoint(CheckpointRow),
+    Channel(ChannelRow),
+    /// Inserted, or put in the place of what stands for this task.
+    Task(TaskRow),
+    /// Inserted, or put in the place of what stands at this index.
+    Journal(JournalRow),
+    /// Inserted, or its state put in the place of what stands for this scope.
+    Effect(EffectRow),
+    Interrupt(InterruptRow),
+    /// Only if it is pending; else the batch is a conflict.
+    Answer { interrupt: InterruptId, answer: Answer },
+    Withdraw { interrupt: InterruptId, at: Timestamp, reason: String },
+    /// A request was carried out; the reply is repeated to whoever sends it again. Without one, it was
+    /// accepted and is not finished yet. Inserted, or its reply set.
+    Request { request_id: String, at: Timestamp, reply: Option<Json> },
+}

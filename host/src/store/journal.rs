@@ -1,0 +1,172 @@
+//! Journals: what a task asked of the host, and what is known of the replies. An answer is stored once,
+//! with its question, and put into the entry that asked when the entry is read.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::codec::{BlobId, Columns, encode, int, present};
+use super::error::StoreError;
+use super::reader::tenant;
+use super::write::{Pen, Stop};
+use super::{Store, interrupts, sql};
+use crate::model::checkpoint::{Answer, InterruptRow, InterruptState, JournalRow};
+use crate::model::ids::{TaskId, TenantId};
+use crate::model::interrupt::{InterruptKind, Question};
+use crate::model::journal::{Call, EffectReply, Entry, Reply};
+use crate::model::json::Json;
+
+pub(super) const OF_TASK: &str = concat!(
+    "SELECT j.task, j.entry, j.call, j.reply_kind, j.reply, j.at FROM journal j \
+     WHERE j.tenant = ",
+    tenant!(),
+    " AND j.task = ?2 ORDER BY j.entry"
+);
+// Of tasks that will run again.
+pub(super) const BY_NUMBER: &str = "SELECT j.task, j.entry, j.call, j.reply_kind, j.reply, j.at \
+    FROM tasks t JOIN journal j ON j.tenant = t.tenant AND j.task = t.task \
+    WHERE t.thread = ?1 AND t.boundary = ?2 AND t.state <> 'finished' ORDER BY t.place, j.entry";
+const PUT: &str = "INSERT INTO journal (tenant, task, entry, call, reply_kind, reply, at) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+    ON CONFLICT (tenant, task, entry) DO UPDATE SET call = excluded.call, reply_kind = excluded.reply_kind, \
+        reply = excluded.reply, at = excluded.at";
+
+impl Store {
+    /// A task's journal, answers included.
+    pub async fn journal(&self, tenant: &TenantId, task: TaskId) -> Result<Vec<JournalRow>, StoreError> {
+        let mut view = self.snapshot().await?;
+        let questions = sql(interrupts::OF_TASK).bind(tenant.as_str()).bind(task.blob());
+        let questions = view.list("interrupts", questions, interrupts::read).await?;
+        let questions = Questions::of(&questions);
+        let entries = sql(OF_TASK).bind(tenant.as_str()).bind(task.blob());
+        view.list("journal", entries, |row| read(row, &questions)).await
+    }
+}
+
+pub(super) async fn put(pen: &mut Pen<'_>, row: &JournalRow) -> Result<(), Stop> {
+    let (kind, reply) = match &row.entry.reply {
+        Reply::Answers(_) => ("answers", None),
+        Reply::Effect(EffectReply::Begun) => ("begun", None),
+        Reply::Effect(EffectReply::Asked { kind, .. }) => ("asked", Some(kind.as_str().to_owned())),
+        Reply::Effect(EffectReply::Known(outcome)) => ("known", Some(encode(outcome)?)),
+        Reply::Steering(instructions) => ("steering", Some(encode(instructions)?)),
+    };
+    let sql = sql(PUT)
+        .bind(pen.tenant)
+        .bind(row.task.blob())
+        .bind(int(row.index))
+        .bind(encode(&row.entry.call)?)
+        .bind(kind)
+        .bind(reply)
+        .bind(row.entry.at.0);
+    pen.one_row(sql).await
+}
+
+/// Questions by the journal entry that asked them, in the order of their places. Where an entry was cut
+/// and asked anew, the newest question of a place comes last, and counts.
+pub(super) struct Questions<'a>(BTreeMap<(TaskId, usize), Vec<&'a InterruptRow>>);
+
+impl<'a> Questions<'a> {
+    /// `rows`: those of one place are in the order in which they were asked.
+    pub fn of(rows: &'a [InterruptRow]) -> Self {
+        let mut by_entry: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for row in rows {
+            by_entry.entry((row.task, row.entry)).or_default().push(row);
+        }
+        Self(by_entry)
+    }
+
+    fn asked_by(
+        &self,
+        task: TaskId,
+        entry: usize,
+        kind: InterruptKind,
+    ) -> impl Iterator<Item = &'a InterruptRow> {
+        let rows = self.0.get(&(task, entry)).map(Vec::as_slice).unwrap_or_default();
+        rows.iter().copied().filter(move |row| row.kind == kind)
+    }
+}
+
+fn answer(row: &InterruptRow) -> Option<&Answer> {
+    match &row.state {
+        InterruptState::Answered(answer) => Some(answer),
+        InterruptState::Pending | InterruptState::Withdrawn { .. } => None,
+    }
+}
+
+pub(super) fn read(row: &Columns<'_>, questions: &Questions<'_>) -> Result<JournalRow, StoreError> {
+    let task: TaskId = row.id("task")?;
+    let index: usize = row.int("entry")?;
+    let mut at = row.at("at")?;
+    let call = row.decoded::<StoredCall>("call")?.into_call().map_err(|what| row.wrong("call", what))?;
+    let value = |answer: &Answer| answer.value.clone();
+    let reply = match row.text("reply_kind")?.as_str() {
+        "answers" => {
+            let mut places = vec![None; call.questions().len()];
+            for question in questions.asked_by(task, index, InterruptKind::Node) {
+                let Some(place) = places.get_mut(question.place) else {
+                    return Err(row.wrong("call", format!("it asks no question {}", question.place)));
+                };
+                *place = answer(question);
+            }
+            at = places.iter().flatten().map(|answer| answer.at).fold(at, Ord::max);
+            Reply::Answers(places.into_iter().map(|place| place.map(value)).collect())
+        }
+        "begun" => Reply::Effect(EffectReply::Begun),
+        "asked" => {
+            let kind = row.word("reply", InterruptKind::parse)?;
+            let answer = questions.asked_by(task, index, kind).last().and_then(answer);
+            at = answer.map_or(at, |answer| at.max(answer.at));
+            Reply::Effect(EffectReply::Asked { kind, answer: answer.map(value) })
+        }
+        "known" => Reply::Effect(EffectReply::Known(row.decoded("reply")?)),
+        "steering" => Reply::Steering(row.decoded("reply")?),
+        _ => return Err(row.wrong("reply_kind", "none of answers, begun, asked, known, steering")),
+    };
+    Ok(JournalRow { task, index, entry: Entry { call, reply, at } })
+}
+
+/// [`Call`] as it is read. An answer's default may be `null`, which is not the same as none; and JSON
+/// that passes through as text cannot be read by way of a tag beside it.
+#[derive(Deserialize)]
+struct StoredCall {
+    call: String,
+    question: Option<StoredQuestion>,
+    questions: Option<Vec<StoredQuestion>>,
+    name: Option<String>,
+    key: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    input: Option<Json>,
+}
+
+#[derive(Deserialize)]
+struct StoredQuestion {
+    payload: Json,
+    #[serde(default, deserialize_with = "present")]
+    answer_schema: Option<Json>,
+    expires_after_ms: Option<u64>,
+    #[serde(default, deserialize_with = "present")]
+    default_answer: Option<Json>,
+}
+
+impl StoredCall {
+    fn into_call(self) -> Result<Call, &'static str> {
+        let call = match self.call.as_str() {
+            "interrupt" => self.question.map(|question| Call::Interrupt { question: question.into() }),
+            "interrupt-all" => self
+                .questions
+                .map(|all| Call::InterruptAll { questions: all.into_iter().map(Into::into).collect() }),
+            "effect" => (|| Some(Call::Effect { name: self.name?, key: self.key?, input: self.input? }))(),
+            "steering" => Some(Call::Steering),
+            _ => return Err("none of interrupt, interrupt-all, effect, steering"),
+        };
+        call.ok_or("a part of it is missing")
+    }
+}
+
+impl From<StoredQuestion> for Question {
+    fn from(stored: StoredQuestion) -> Self {
+        let StoredQuestion { payload, answer_schema, expires_after_ms, default_answer } = stored;
+        Self { payload, answer_schema, expires_after_ms, default_answer }
+    }
+}

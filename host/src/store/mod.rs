@@ -1,0 +1,199 @@
+//! All SQL. Never calls a guest.
+//!
+//! One SQLite file holds everything that a thread needs to go on. What becomes true goes through
+//! [`Store::commit`]: one [`Batch`] on one thread, guarded by the head and the epoch that its writer
+//! knows, durable when the call returns. Everything else here reads. What a row says is never trusted:
+//! damage is an error that names table and row.
+
+mod batch;
+mod error;
+mod open;
+mod writer;
+mod write;
+mod reader;
+mod codec;
+mod threads;
+mod snapshot;
+mod runs;
+mod checkpoints;
+mod channels;
+mod tasks;
+mod journal;
+mod interrupts;
+mod effects;
+mod requests;
+mod components;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
+use sqlx::{SqliteConnection, SqlitePool};
+use tokio::sync::{mpsc, oneshot};
+
+pub use batch::{Batch, Expect, LeaseChange, OwnerId, Write};
+pub use components::ComponentRow;
+pub use error::{CommitError, StoreError};
+pub use open::OpenOptions;
+pub use requests::RequestRow;
+pub use snapshot::ThreadSnapshot;
+pub use threads::{Lease, LeaseState, ThreadFilter, ThreadRow};
+
+use crate::model::ids::TenantId;
+use reader::Sql;
+use writer::{Content, Done, Job, Message, Work, Writer};
+
+/// The most rows that one page of a list has, whatever is asked for.
+pub const PAGE_ROWS_MAX: u32 = 1_000;
+
+/// A database. Clones share it.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    file: Arc<str>,
+    readers: SqlitePool,
+    writer: mpsc::Sender<Message>,
+    locked_after_ms: u64,
+    tally: Arc<Tally>,
+}
+
+/// What a commit leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The thread's epoch from now on.
+    pub epoch: i64,
+}
+
+/// What was done so far, for benchmarks and for tests that hold it down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Transactions that became durable.
+    pub commits: u64,
+    /// Batches that were taken up, and contents; also those that were refused.
+    pub batches: u64,
+    /// Statements, of readers and the writer; those that only begin and end transactions apart.
+    pub statements: u64,
+}
+
+impl Store {
+    /// Opens the database in this file, and makes it if there is none. The runtime that this is called in
+    /// must outlive the store.
+    pub async fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(path, OpenOptions::default()).await
+    }
+
+    pub async fn open_with(path: &Path, options: OpenOptions) -> Result<Self, StoreError> {
+        let connection = open::open(path, options).await?;
+        Ok(Self::start(open::connecting(path, options), connection, options))
+    }
+
+    fn start(connecting: SqliteConnectOptions, connection: SqliteConnection, options: OpenOptions) -> Self {
+        let file: Arc<str> = connecting.get_filename().display().to_string().into();
+        let readers = SqlitePoolOptions::new()
+            .max_connections(options.readers.max(1))
+            // A reader is a file handle and prepared statements: nothing goes stale.
+            .test_before_acquire(false)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_lazy_with(connecting.clone().read_only(true));
+        let tally = Arc::new(Tally::default());
+        let locked_after_ms = options.locked_after_ms;
+        let writer = Writer {
+            file: file.clone(),
+            options: connecting,
+            locked_after_ms,
+            tally: tally.clone(),
+            connection: Some(connection),
+        };
+        let (sender, messages) = mpsc::channel(writer::QUEUE_MAX);
+        tokio::spawn(writer.run(messages));
+        Self { inner: Arc::new(Inner { file, readers, writer: sender, locked_after_ms, tally }) }
+    }
+
+    /// Makes a batch true, all of it or nothing; durable when this returns. It goes on if the caller
+    /// stops waiting.
+    pub async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        match self.inner.work(Work::Batch(Box::new(batch))).await? {
+            Done::Thread { epoch } => Ok(Committed { epoch }),
+            Done::Content => Err(StoreError::rejected("the writer answered something else").into()),
+        }
+    }
+
+    async fn put(&self, tenant: &TenantId, content: Content) -> Result<(), StoreError> {
+        match self.inner.work(Work::Content { tenant: tenant.clone(), content }).await {
+            Ok(_) => Ok(()),
+            Err(CommitError::Store(error)) => Err(error),
+            Err(CommitError::Conflict) => Err(StoreError::rejected("content has no guard to fail")),
+        }
+    }
+
+    /// Waits for what is being written, folds the log into the file, and closes it, for all clones.
+    pub async fn close(self) {
+        // Readers first: the log cannot be cut while one is in it.
+        self.inner.readers.close().await;
+        let (done, closed) = oneshot::channel();
+        if self.inner.writer.send(Message::Close { done }).await.is_ok() {
+            closed.await.ok();
+        }
+    }
+
+    pub fn counters(&self) -> Counters {
+        let tally = &self.inner.tally;
+        Counters {
+            commits: tally.commits.load(Ordering::Relaxed),
+            batches: tally.batches.load(Ordering::Relaxed),
+            statements: tally.statements.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({})", self.inner.file)
+    }
+}
+
+impl Inner {
+    async fn work(&self, work: Work) -> Result<Done, CommitError> {
+        let closed = || StoreError::Closed { file: self.file.to_string() };
+        let (reply, answered) = oneshot::channel();
+        self.writer.send(Message::Work(Job { work, reply })).await.map_err(|_| closed())?;
+        answered.await.map_err(|_| closed())?
+    }
+
+    fn error(&self, error: &sqlx::Error) -> StoreError {
+        StoreError::of(&self.file, self.locked_after_ms, error)
+    }
+}
+
+/// [`Counters`] while they count.
+#[derive(Default)]
+struct Tally {
+    commits: AtomicU64,
+    batches: AtomicU64,
+    statements: AtomicU64,
+}
+
+impl Tally {
+    fn commit(&self) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn batches(&self, count: usize) {
+        self.batches.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    fn statement(&self) {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn sql(statement: &'static str) -> Sql {
+    sqlx::query(statement)
+}

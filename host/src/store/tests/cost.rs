@@ -1,0 +1,124 @@
+//! What things cost: linear in what is written, and the same whatever else is stored.
+
+use sqlx::{AssertSqlSafe, Row};
+
+use super::*;
+
+#[tokio::test]
+async fn a_chain_of_appends_reads_back_right() {
+    let fixture = Fixture::new().await;
+    let mut at = fixture.start("t").await;
+    let mut right = Vec::new();
+    for i in 1..=300_i64 {
+        // Now and then nothing, now and then several elements.
+        let elements: Vec<i64> = (0..i % 4).map(|n| 10 * i + n).collect();
+        let text = elements.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+        right.extend(elements);
+        let after = (i > 1).then_some(i - 1);
+        fixture.store.commit(at.step(vec![appended(i, &text, after)])).await.unwrap();
+    }
+    let whole = |version, text: &str| {
+        Write::Channel(ChannelRow {
+            channel: channel("log"),
+            version,
+            value: ChannelValue::Whole(json(text)),
+        })
+    };
+    fixture.store.commit(at.step(vec![whole(301, "[]")])).await.unwrap();
+    fixture.store.commit(at.step(vec![appended(302, "1,2", Some(301))])).await.unwrap();
+    fixture.store.commit(at.step(vec![appended(303, "3", Some(302))])).await.unwrap();
+
+    let before = fixture.store.counters().statements;
+    let wanted = [303, 300, 1, 301].map(|version| (channel("log"), version));
+    let values = fixture.store.values(&tenant(), &at.thread, &wanted).await.unwrap();
+    let values: Vec<String> = values.iter().map(Json::to_string).collect();
+    assert_eq!(values, ["[1,2,3]", &serde_json::to_string(&right).unwrap(), "[10]", "[]"]);
+    assert_eq!(fixture.store.counters().statements - before, 1);
+    assert_eq!(fixture.store.values(&tenant(), &at.thread, &[]).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn two_hundred_appends_of_a_kilobyte_cost_little_more_than_two_hundred_kilobytes() {
+    let mut fixture = Fixture::new().await;
+    let mut at = fixture.start("t").await;
+    fixture.store.close().await;
+    let before = std::fs::metadata(&fixture.path).unwrap().len();
+    fixture.store = Store::open(&fixture.path).await.unwrap();
+    let text = format!("\"{}\"", "x".repeat(1022));
+    for i in 1..=200 {
+        let after = (i > 1).then_some(i - 1);
+        fixture.store.commit(at.step(vec![appended(i, &text, after)])).await.unwrap();
+    }
+    fixture.store.close().await;
+    let grown = std::fs::metadata(&fixture.path).unwrap().len() - before;
+    assert!(grown < 300_000, "{grown} bytes");
+}
+
+#[tokio::test]
+async fn a_load_costs_the_same_among_a_thousand_threads_and_after_a_long_past() {
+    let fixture = Fixture::new().await;
+    let mut at = fixture.start("t").await;
+    let cost = async |head| {
+        let before = fixture.store.counters().statements;
+        let loaded = fixture.store.load(&tenant(), &thread("t")).await.unwrap().unwrap();
+        assert_eq!(loaded.head, head);
+        fixture.store.counters().statements - before
+    };
+    let alone = cost(at.head).await;
+    let more = (0..1_000).map(|i| fixture.store.commit(fixture.starting(&format!("t{i}")).0));
+    for end in futures::future::join_all(more).await {
+        end.unwrap();
+    }
+    for _ in 0..100 {
+        fixture.store.commit(at.step(Vec::new())).await.unwrap();
+    }
+    assert_eq!(cost(at.head).await, alone);
+}
+
+/// A count of statements says nothing of what one statement reads: here, none reads a whole table.
+#[tokio::test]
+async fn no_statement_scans_a_table() {
+    let fixture = Fixture::new().await;
+    let mut raw = fixture.raw().await;
+    for statement in [
+        snapshot::THREAD,
+        checkpoints::BY_ID,
+        checkpoints::BY_NUMBER,
+        checkpoints::NEWEST,
+        checkpoints::BEFORE,
+        runs::BY_ID,
+        runs::BY_NUMBER,
+        runs::OF_THREAD,
+        tasks::BY_ID,
+        tasks::BY_NUMBER,
+        tasks::OF_BOUNDARY,
+        interrupts::BY_ID,
+        interrupts::BY_NUMBER,
+        interrupts::OF_TASK,
+        journal::BY_NUMBER,
+        journal::OF_TASK,
+        channels::CHAINS,
+        effects::BY_SCOPE,
+        requests::BY_ID,
+        components::BYTES,
+        components::INFO,
+        components::LIST,
+        components::GRAPH,
+        threads::LEASE,
+        threads::ALL,
+        threads::OF_STATUS,
+        write::THREAD,
+        interrupts::SETTLE,
+    ] {
+        let plan = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}")));
+        for row in plan.fetch_all(&mut raw).await.unwrap() {
+            let detail: String = row.get("detail");
+            let small = ["SCAN w VIRTUAL TABLE", "SCAN c", "SCAN CONSTANT ROW"];
+            let scans = detail.starts_with("SCAN") && !small.iter().any(|s| detail.starts_with(s));
+            assert!(!scans, "{detail}\n{statement}");
+            let sorts = detail.contains("USE TEMP B-TREE");
+            let few = [runs::OF_THREAD, channels::CHAINS, tasks::BY_NUMBER];
+            assert!(!sorts || few.contains(&statement), "{detail}\n{statement}");
+        }
+    }
+}

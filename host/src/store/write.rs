@@ -1,0 +1,311 @@
+//! What becomes of a batch inside the writer's transaction: its guard, then its rows.
+
+use std::fmt::Display;
+
+use fail::fail_point;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, SqliteConnection};
+
+use super::batch::{Batch, Expect, LeaseChange, Write};
+use super::codec::BlobId;
+use super::error::{StoreError, is_constraint};
+use super::reader::Sql;
+use super::writer::Content;
+use super::{Tally, channels, checkpoints, components, effects, interrupts, journal, requests, runs};
+use super::{sql, tasks};
+use crate::model::checkpoint::{CheckpointKind, CheckpointRow, RunRow};
+use crate::model::ids::TenantId;
+
+const TENANT: &str = "SELECT tenant FROM tenants WHERE name = ?1";
+const NEW_TENANT: &str = "INSERT INTO tenants (name) VALUES (?1) RETURNING tenant";
+const NEW_THREAD: &str = "INSERT INTO threads \
+        (tenant, name, secret, head, epoch, owner, until, status, run, version, created_at) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
+    ON CONFLICT (tenant, name) DO NOTHING RETURNING thread, epoch";
+// The compare-and-swap. A lease that nobody holds cannot be renewed.
+pub(super) const THREAD: &str = "UPDATE threads SET head = ?5, status = ?6, run = coalesce(?7, run), \
+        version = max(version, ?8), \
+        epoch = epoch + (?9 IN ('claim', 'release')), \
+        owner = CASE ?9 WHEN 'claim' THEN ?10 WHEN 'release' THEN NULL ELSE owner END, \
+        until = CASE ?9 WHEN 'keep' THEN until ELSE ?11 END \
+    WHERE tenant = ?1 AND name = ?2 AND head = ?3 AND epoch = ?4 AND (?9 <> 'renew' OR owner IS NOT NULL) \
+    RETURNING thread, epoch";
+const CHECKPOINT: &str = "SELECT 1 FROM checkpoints WHERE thread = ?1 AND checkpoint = ?2";
+
+/// Why nothing more is written for a batch.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// A guard failed. Its savepoint is rolled back, the others go on.
+    Conflict,
+    /// The batch itself is at fault. Its savepoint is rolled back, the others go on.
+    Rejected(StoreError),
+    /// The disk, or SQLite: perhaps the whole transaction is gone already, so nothing goes on in it.
+    Failed(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Stop {
+    fn from(error: sqlx::Error) -> Self {
+        if is_constraint(&error) { Self::Rejected(StoreError::rejected(error)) } else { Self::Failed(error) }
+    }
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Rejected(error)
+    }
+}
+
+impl Stop {
+    fn rejected(what: impl Display) -> Self {
+        Self::Rejected(StoreError::rejected(what))
+    }
+
+    /// SQLite does not say whose row it refused.
+    fn while_writing(self, noun: impl Display) -> Self {
+        match self {
+            Self::Rejected(StoreError::Rejected { what }) => Self::rejected(format!("{noun}: {what}")),
+            other => other,
+        }
+    }
+}
+
+/// The writer's connection, with the keys of what is written to.
+pub(super) struct Pen<'c> {
+    connection: &'c mut SqliteConnection,
+    tally: &'c Tally,
+    pub tenant: i64,
+    pub thread: i64,
+}
+
+impl Pen<'_> {
+    /// How many rows changed.
+    pub async fn change(&mut self, sql: Sql) -> Result<u64, Stop> {
+        fail_point!("store::in_batch");
+        injected()?;
+        self.tally.statement();
+        Ok(sql.execute(&mut *self.connection).await?.rows_affected())
+    }
+
+    /// For a row that goes in or is there, unless the writer is wrong about it.
+    pub async fn one_row(&mut self, sql: Sql) -> Result<(), Stop> {
+        match self.change(sql).await? {
+            1 => Ok(()),
+            _ => Err(Stop::rejected("there is no such row on this thread")),
+        }
+    }
+
+    async fn returned(&mut self, sql: Sql) -> Result<Option<SqliteRow>, Stop> {
+        fail_point!("store::in_batch");
+        injected()?;
+        self.tally.statement();
+        Ok(sql.fetch_optional(&mut *self.connection).await?)
+    }
+}
+
+/// Lets a test fill the disk.
+fn injected() -> Result<(), Stop> {
+    fail_point!("store::write", |_| {
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        Err(Stop::Failed(sqlx::Error::Io(full)))
+    });
+    Ok(())
+}
+
+/// Makes a batch true, or says why not; the caller holds the savepoint. Returns the epoch afterwards.
+pub(super) async fn batch(
+    connection: &mut SqliteConnection,
+    tally: &Tally,
+    batch: &Batch,
+) -> Result<i64, Stop> {
+    let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
+    let epoch = guard(&mut pen, batch).await?;
+    // In the order of the schema, so that a row finds the rows that it refers to however the batch
+    // lists them.
+    let mut writes: Vec<&Write> = batch.writes.iter().collect();
+    writes.sort_by_key(|write| rank(write));
+    for write in writes {
+        one(&mut pen, write).await.map_err(|stop| stop.while_writing(Noun(write)))?;
+    }
+    head_is_there(&mut pen, batch).await?;
+    Ok(epoch)
+}
+
+/// Stores content under its digest.
+pub(super) async fn content(
+    connection: &mut SqliteConnection,
+    tally: &Tally,
+    tenant: &TenantId,
+    content: &Content,
+) -> Result<(), Stop> {
+    let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
+    enter(&mut pen, tenant, Enter::OrMake).await?;
+    components::insert(&mut pen, content).await
+}
+
+enum Enter {
+    OrMake,
+    OrConflict,
+}
+
+async fn enter(pen: &mut Pen<'_>, tenant: &TenantId, or: Enter) -> Result<(), Stop> {
+    let row = match pen.returned(sql(TENANT).bind(tenant.as_str())).await? {
+        Some(row) => row,
+        None => match or {
+            Enter::OrConflict => return Err(Stop::Conflict),
+            Enter::OrMake => {
+                let made = pen.returned(sql(NEW_TENANT).bind(tenant.as_str())).await?;
+                made.ok_or_else(|| Stop::rejected("the tenant was not made"))?
+            }
+        },
+    };
+    pen.tenant = row.try_get("tenant")?;
+    Ok(())
+}
+
+/// Finds the thread as it is expected, or makes it, and says what becomes of it. Returns its epoch afterwards.
+async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<i64, Stop> {
+    let (lease, owner, until) = match batch.lease {
+        LeaseChange::Keep => ("keep", None, None),
+        LeaseChange::Claim { owner, until } => ("claim", Some(owner.0.to_be_bytes().to_vec()), Some(until.0)),
+        LeaseChange::Renew { until } => ("renew", None, Some(until.0)),
+        LeaseChange::Release => ("release", None, None),
+    };
+    let run = root_run(batch).map(|row| row.run);
+    let version = boundaries(batch).map(|row| row.version).max();
+    let statement = match &batch.expect {
+        Expect::Absent { secret } => {
+            enter(pen, &batch.tenant, Enter::OrMake).await?;
+            let head = batch.writes.iter().find_map(|write| match write {
+                Write::Checkpoint(row) if row.checkpoint == batch.head => Some(row),
+                _ => None,
+            });
+            let (Some(run), Some(head)) = (run, head) else {
+                return Err(Stop::rejected("a thread starts with a root run and the checkpoint at its head"));
+            };
+            let epoch: i64 = match batch.lease {
+                LeaseChange::Keep => 0,
+                LeaseChange::Claim { .. } | LeaseChange::Release => 1,
+                LeaseChange::Renew { .. } => return Err(Stop::Conflict),
+            };
+            sql(NEW_THREAD)
+                .bind(pen.tenant)
+                .bind(batch.thread.as_str())
+                .bind(secret.as_slice())
+                .bind(batch.head.blob())
+                .bind(epoch)
+                .bind(owner)
+                .bind(until)
+                .bind(batch.status.as_str())
+                .bind(run.blob())
+                .bind(version.unwrap_or(head.version))
+                .bind(head.created_at.0)
+        }
+        Expect::At { head, epoch } => {
+            enter(pen, &batch.tenant, Enter::OrConflict).await?;
+            sql(THREAD)
+                .bind(pen.tenant)
+                .bind(batch.thread.as_str())
+                .bind(head.blob())
+                .bind(*epoch)
+                .bind(batch.head.blob())
+                .bind(batch.status.as_str())
+                .bind(run.as_ref().map(BlobId::blob))
+                .bind(version.unwrap_or(i64::MIN))
+                .bind(lease)
+                .bind(owner)
+                .bind(until)
+        }
+    };
+    let row = pen.returned(statement).await?.ok_or(Stop::Conflict)?;
+    pen.thread = row.try_get("thread")?;
+    Ok(row.try_get("epoch")?)
+}
+
+/// A thread whose head is nowhere could never be loaded again.
+async fn head_is_there(pen: &mut Pen<'_>, batch: &Batch) -> Result<(), Stop> {
+    let known = match &batch.expect {
+        Expect::At { head, .. } => *head == batch.head,
+        Expect::Absent { .. } => false,
+    };
+    if known || checkpoints_of(batch).any(|row| row.checkpoint == batch.head) {
+        return Ok(());
+    }
+    let sql = sql(CHECKPOINT).bind(pen.thread).bind(batch.head.blob());
+    match pen.returned(sql).await? {
+        Some(_) => Ok(()),
+        None => Err(Stop::rejected(format!("the head {} is no checkpoint of the thread", batch.head))),
+    }
+}
+
+fn checkpoints_of(batch: &Batch) -> impl Iterator<Item = &CheckpointRow> {
+    batch.writes.iter().filter_map(|write| match write {
+        Write::Checkpoint(row) => Some(row),
+        _ => None,
+    })
+}
+
+fn boundaries(batch: &Batch) -> impl Iterator<Item = &CheckpointRow> {
+    checkpoints_of(batch).filter(|row| row.kind == CheckpointKind::Boundary)
+}
+
+fn root_run(batch: &Batch) -> Option<&RunRow> {
+    let runs = batch.writes.iter().filter_map(|write| match write {
+        Write::Run(row) if row.parent.is_none() => Some(row),
+        _ => None,
+    });
+    runs.last()
+}
+
+async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
+    match write {
+        Write::Run(row) => runs::insert(pen, row).await,
+        Write::RunStatus { run, status, error, ended_at } => {
+            runs::set_status(pen, *run, *status, error.as_ref(), *ended_at).await
+        }
+        Write::Checkpoint(row) => checkpoints::insert(pen, row).await,
+        Write::Channel(row) => channels::insert(pen, row).await,
+        Write::Task(row) => tasks::put(pen, row).await,
+        Write::Journal(row) => journal::put(pen, row).await,
+        Write::Effect(row) => effects::put(pen, row).await,
+        Write::Interrupt(row) => interrupts::insert(pen, row).await,
+        Write::Answer { interrupt, answer } => interrupts::answer(pen, *interrupt, answer).await,
+        Write::Withdraw { interrupt, at, reason } => interrupts::withdraw(pen, *interrupt, *at, reason).await,
+        Write::Request { request_id, at, reply } => requests::put(pen, request_id, *at, reply.as_ref()).await,
+    }
+}
+
+fn rank(write: &Write) -> u8 {
+    match write {
+        Write::Run(_) => 0,
+        Write::RunStatus { .. } => 1,
+        Write::Checkpoint(_) => 2,
+        Write::Channel(_) => 3,
+        Write::Task(_) => 4,
+        Write::Journal(_) => 5,
+        Write::Effect(_) => 6,
+        Write::Interrupt(_) => 7,
+        Write::Answer { .. } | Write::Withdraw { .. } => 8,
+        Write::Request { .. } => 9,
+    }
+}
+
+/// What a write is about, for whoever reads why it was refused.
+struct Noun<'a>(&'a Write);
+
+impl Display for Noun<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Write::Run(row) => write!(f, "run {} of graph {}", row.run, row.graph),
+            Write::RunStatus { run, .. } => write!(f, "status of run {run}"),
+            Write::Checkpoint(row) => write!(f, "checkpoint {}", row.checkpoint),
+            Write::Channel(row) => write!(f, "channel {} at version {}", row.channel, row.version),
+            Write::Task(row) => write!(f, "task {}", row.task),
+            Write::Journal(row) => write!(f, "journal entry {} of task {}", row.index, row.task),
+            Write::Effect(row) => write!(f, "effect {} of node {}", row.scope.effect, row.scope.node),
+            Write::Interrupt(row) => write!(f, "interrupt {}", row.interrupt),
+            Write::Answer { interrupt, .. } => write!(f, "answer to {interrupt}"),
+            Write::Withdraw { interrupt, .. } => write!(f, "withdrawal of {interrupt}"),
+            Write::Request { request_id, .. } => write!(f, "request {request_id}"),
+        }
+    }
+}

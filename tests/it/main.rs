@@ -1,0 +1,7 @@
+//! The product under test is the product: real SQLite files, real components, real processes.
+//!
+//! A test that is a row of the case lists bears its number: `i07_…`, `s03_…`.
+
+mod world;
+mod pausing;
+mod answering;

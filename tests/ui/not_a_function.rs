@@ -1,0 +1,19 @@
+use holdpoint_guest::prelude::*;
+
+#[derive(Deserialize)]
+struct Input {
+    a: u32,
+}
+
+#[derive(Serialize)]
+struct Output {
+    b: u32,
+}
+
+#[node(reads = ["a"], writes = ["b"])]
+struct Node {
+    input: Input,
+    output: Output,
+}
+
+fn main() {}
