@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::failure::Failure;
+use super::screen::harmless;
 use crate::engine::{EngineError, Host};
 use crate::model::{
     CheckpointId, ErrorRecord, Execution, PendingInterrupt, Refused, RunConfig, RunId, RunStatus, ThreadId,
@@ -74,7 +75,7 @@ impl Said {
             error: ErrorRecord,
         }
         let failed = Failed { status: RunStatus::Failed, error: failure.record() };
-        Self { notice: failure.to_string(), ..Self::new(failure.exit(), &failed, "") }
+        Self { notice: harmless(&failure.to_string()).into_owned(), ..Self::new(failure.exit(), &failed, "") }
     }
 }
 

@@ -79,6 +79,7 @@ fn execution_text(shell: &Shell, thread: &ThreadId, document: &Document) -> Stri
 
 /// `completed  thread support-123  run 0198…`
 pub fn heading(thread: &ThreadId, document: &Document) -> String {
+    let thread = harmless(thread.as_str());
     format!("{}  thread {thread}  run {}\n", status(document.status), document.run_id)
 }
 

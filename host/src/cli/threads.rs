@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::Shell;
 use super::document::{Exit, Said};
 use super::failure::Failure;
+use super::screen::harmless;
 use super::{prose, store, tenant};
 use crate::model::{RunStatus, ThreadId};
 use crate::store::{PAGE_ROWS_MAX, ThreadFilter, ThreadRow};
@@ -59,9 +60,9 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
 
 fn cells(row: &ThreadRow) -> Vec<String> {
     let ThreadRow { thread, status, graph, pending, updated_at, .. } = row;
-    let graph = super::screen::harmless(graph).into_owned();
+    let (thread, graph) = (harmless(thread.as_str()).into_owned(), harmless(graph).into_owned());
     vec![
-        thread.to_string(),
+        thread,
         status.as_str().to_owned(),
         pending.to_string(),
         graph,

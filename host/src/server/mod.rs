@@ -1,0 +1,3 @@
+//! HTTP. The only place that knows a status code.
+
+pub mod comments;
