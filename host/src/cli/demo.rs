@@ -100,7 +100,9 @@ struct Ended {
 impl Demo {
     async fn prepare(args: &Args, shell: &Shell) -> Result<Self, Failure> {
         let spec = GraphSpec::from_file(&args.graph).map_err(|error| {
-            Failure::Argument(format!("{error}\nthe demo runs in the repository; --graph names another place"))
+            Failure::Argument(format!(
+                "{error}\nthe demo runs in the repository; --graph names another place"
+            ))
         })?;
         let input = issue(args)?;
         let at_home = |error: io::Error| Failure::Host(format!("no port on this machine is free: {error}"));
@@ -227,7 +229,12 @@ impl Demo {
         let (id, answer) = (word(question, "id"), answer.to_string());
         let words = ["resume", "--thread", THREAD, "--interrupt", &id, "--as", &who, &answer];
         let ended = self.run(&words).await?;
-        self.tell(&format!("   process {}: {}, {}", ended.pid, word(&ended.document, "status"), ended.status));
+        self.tell(&format!(
+            "   process {}: {}, {}",
+            ended.pid,
+            word(&ended.document, "status"),
+            ended.status
+        ));
         self.claim(
             "the answer was given in a third process, and the run completed",
             ended.document["status"] == "completed" && ended.status.code() == Some(0),
@@ -255,7 +262,10 @@ impl Demo {
 
         let (requests, comments) = (self.comments.requests(), self.comments.all());
         for comment in &comments {
-            self.tell(&format!("   the service got comment {}, Idempotency-Key {}:", comment.id, comment.idempotency_key));
+            self.tell(&format!(
+                "   the service got comment {}, Idempotency-Key {}:",
+                comment.id, comment.idempotency_key
+            ));
             self.tell(prose::indented(&prose::pretty(&comment.body)).trim_end());
         }
         match approved {
@@ -287,11 +297,8 @@ impl Demo {
         let requests = self.comments.requests();
         let words = ["run", "intruder.toml", "--thread", "intruder-1", "--input", "@input.json"];
         let ended = self.run(&words).await?;
-        let tries: Vec<(&str, &str)> = ended
-            .log
-            .lines()
-            .filter_map(|line| line.strip_prefix("draft | ")?.split_once(": "))
-            .collect();
+        let tries: Vec<(&str, &str)> =
+            ended.log.lines().filter_map(|line| line.strip_prefix("draft | ")?.split_once(": ")).collect();
         let error = &ended.document["error"];
         self.tell(&format!("   {}: {}", word(error, "kind"), word(error, "message")));
         self.claim(
@@ -332,11 +339,8 @@ impl Demo {
             self.claims.iter().map(|(claim, holds)| json!({ "claim": claim, "holds": holds })).collect();
         let mut said = Said::new(exit, &json!({ "claims": claims, "all": wrong.is_empty() }), text);
         if !wrong.is_empty() {
-            said.notice = format!(
-                "not true: {}\nthe demo's files are in {}",
-                wrong.join("; "),
-                self.dir.display()
-            );
+            said.notice =
+                format!("not true: {}\nthe demo's files are in {}", wrong.join("; "), self.dir.display());
         }
         said
     }
@@ -414,7 +418,10 @@ fn desk(mut spec: GraphSpec, address: &str) -> Result<GraphSpec, Failure> {
     for node in spec.nodes.values_mut() {
         if let Some(component) = &mut node.component {
             let found = Path::new(component.as_str()).canonicalize().map_err(|source| {
-                EngineError::ComponentFile { path: format!("{component} (build it with `make guests`)"), source }
+                EngineError::ComponentFile {
+                    path: format!("{component} (build it with `make guests`)"),
+                    source,
+                }
             })?;
             *component = found.display().to_string();
         }
@@ -463,7 +470,10 @@ fn folder(named: Option<&Path>) -> Result<PathBuf, Failure> {
         None => std::env::temp_dir().join(format!("holdpoint-demo-{}", uuid::Uuid::now_v7())),
     };
     if dir.join("holdpoint.db").exists() {
-        return Err(Failure::Argument(format!("{} already holds a demo; name another folder", dir.display())));
+        return Err(Failure::Argument(format!(
+            "{} already holds a demo; name another folder",
+            dir.display()
+        )));
     }
     let failed = |error| Failure::Argument(format!("{} cannot be used: {error}", dir.display()));
     std::fs::create_dir_all(&dir).map_err(failed)?;
@@ -521,7 +531,9 @@ async fn in_time<T>(what: impl Future<Output = io::Result<T>>) -> Result<T, Fail
     match tokio::time::timeout(STEP_MAX, what).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(Failure::Host(format!("a process of the demo cannot be followed: {error}"))),
-        Err(_) => Err(Failure::Host(format!("a process of the demo took longer than {} s", STEP_MAX.as_secs()))),
+        Err(_) => {
+            Err(Failure::Host(format!("a process of the demo took longer than {} s", STEP_MAX.as_secs())))
+        }
     }
 }
 

@@ -45,7 +45,9 @@ impl Exit {
         match status {
             RunStatus::Completed => Self::Completed,
             RunStatus::Interrupted => Self::Interrupted,
-            RunStatus::Running | RunStatus::Failed | RunStatus::Diverged | RunStatus::Cancelled => Self::Failed,
+            RunStatus::Running | RunStatus::Failed | RunStatus::Diverged | RunStatus::Cancelled => {
+                Self::Failed
+            }
         }
     }
 }

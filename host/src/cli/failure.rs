@@ -78,8 +78,11 @@ fn of_engine(error: &EngineError) -> Exit {
         | EngineError::Component { .. }
         | EngineError::ComponentFile { .. }
         | EngineError::Sandbox(SandboxError::Invalid(_)) => Exit::Usage,
-        EngineError::Store(_) | EngineError::Sandbox(_) | EngineError::HandlerPanicked { .. } => Exit::Failed,
         EngineError::Stopped => Exit::Stopped,
+        EngineError::Store(_)
+        | EngineError::Sandbox(_)
+        | EngineError::HandlerPanicked { .. }
+        | EngineError::Attempt { .. } => Exit::Failed,
     }
 }
 

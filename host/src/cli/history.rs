@@ -77,11 +77,12 @@ fn cells(row: &CheckpointRow, tasks: &[TaskRow]) -> Vec<String> {
 }
 
 fn tasks_text(row: &CheckpointRow, tasks: &[TaskRow]) -> String {
-    let one = |(index, planned): (usize, &crate::model::checkpoint::PlannedTask)| {
-        match tasks.iter().find(|task| task.index == index) {
-            Some(task) => format!("{} {}", planned.node, word(&task.state)),
-            None => format!("{} not started", planned.node),
-        }
+    let one = |(index, planned): (usize, &crate::model::checkpoint::PlannedTask)| match tasks
+        .iter()
+        .find(|task| task.index == index)
+    {
+        Some(task) => format!("{} {}", planned.node, word(&task.state)),
+        None => format!("{} not started", planned.node),
     };
     let all: Vec<String> = row.plan.tasks.iter().enumerate().map(one).collect();
     if all.is_empty() { "none: the end".to_owned() } else { all.join(", ") }

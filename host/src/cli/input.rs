@@ -31,7 +31,11 @@ pub fn json(what: &str, argument: &str, bounds: JsonBounds) -> Result<Json, Fail
 }
 
 /// A map from interrupt ids to answers.
-pub fn answers(what: &str, argument: &str, bounds: JsonBounds) -> Result<BTreeMap<InterruptId, Value>, Failure> {
+pub fn answers(
+    what: &str,
+    argument: &str,
+    bounds: JsonBounds,
+) -> Result<BTreeMap<InterruptId, Value>, Failure> {
     let map = json(what, argument, bounds)?;
     let Some(members) = map.members() else {
         return Err(Failure::Argument(format!(
@@ -41,10 +45,11 @@ pub fn answers(what: &str, argument: &str, bounds: JsonBounds) -> Result<BTreeMa
     };
     let mut answers = BTreeMap::new();
     for (key, value) in members {
-        let id: InterruptId =
-            key.parse().map_err(|error| Failure::Argument(format!("{what}: {error}")))?;
+        let id: InterruptId = key.parse().map_err(|error| Failure::Argument(format!("{what}: {error}")))?;
         if answers.insert(id, value.value()).is_some() {
-            return Err(Failure::Argument(format!("{what}: the interrupt {id} stands twice, differently spelled")));
+            return Err(Failure::Argument(format!(
+                "{what}: the interrupt {id} stands twice, differently spelled"
+            )));
         }
     }
     Ok(answers)

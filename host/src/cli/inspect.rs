@@ -118,9 +118,12 @@ fn text(inspection: &Inspection) -> String {
     );
     if let Some(info) = &inspection.declares {
         let _ = writeln!(text, "\n{} {}", harmless(&info.name), harmless(&info.version));
-        for (what, names) in
-            [("reads", &info.reads), ("writes", &info.writes), ("routes", &info.routes), ("effects", &info.effects)]
-        {
+        for (what, names) in [
+            ("reads", &info.reads),
+            ("writes", &info.writes),
+            ("routes", &info.routes),
+            ("effects", &info.effects),
+        ] {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let names = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
             let _ = writeln!(text, "    {what:<8} {}", harmless(&names));

@@ -35,7 +35,8 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     host.close().await;
     let lines: Vec<String> =
         installed.iter().map(|(path, component)| format!("{}  {path}\n", component.digest)).collect();
-    let components: Vec<Value> = installed.iter().map(|(path, component)| document(path, component)).collect();
+    let components: Vec<Value> =
+        installed.iter().map(|(path, component)| document(path, component)).collect();
     Ok(Said::new(Exit::Completed, &json!({ "components": components }), lines.concat()))
 }
 

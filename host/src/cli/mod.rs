@@ -3,24 +3,24 @@
 //!
 //! The environment is read here and nowhere below.
 
-mod run;
-mod pending;
-mod resume;
-mod show;
-mod r#continue;
-mod threads;
-mod history;
-mod state;
 mod build;
+mod r#continue;
+mod demo;
+mod history;
 mod inspect;
 mod install;
-mod demo;
+mod pending;
+mod resume;
+mod run;
+mod show;
+mod state;
+mod threads;
 
+mod answer;
 mod document;
 mod failure;
-mod prose;
-mod answer;
 mod input;
+mod prose;
 mod screen;
 mod stop;
 
@@ -153,7 +153,13 @@ struct Options {
     egress: Vec<String>,
 
     /// What to log to standard error, such as `holdpoint=debug` or `node=trace`; `node` is what nodes log
-    #[arg(long, global = true, env = "HOLDPOINT_LOG", value_name = "FILTER", default_value = "warn,node=info")]
+    #[arg(
+        long,
+        global = true,
+        env = "HOLDPOINT_LOG",
+        value_name = "FILTER",
+        default_value = "warn,node=info"
+    )]
     log: String,
 
     /// How long a claim on a thread lasts without renewal
@@ -173,7 +179,9 @@ struct Options {
 pub fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
     let asked = Cli::command().try_get_matches_from(&args);
-    let (cli, shell) = match asked.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, Shell::new(&args, &matches)?))) {
+    let (cli, shell) = match asked
+        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, Shell::new(&args, &matches)?)))
+    {
         Ok(asked) => asked,
         Err(error) => return misused(&error, args.iter().any(|arg| arg == "--json")),
     };
@@ -260,7 +268,7 @@ impl Shell {
         screen.log(&options.log).map_err(|error| {
             Cli::command().error(ErrorKind::ValueValidation, format!("--log {}: {error}", options.log))
         })?;
-        let typed = |id| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let typed = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
         let program = program(args.first(), &options, typed);
         Ok(Self { options, screen, program })
     }
@@ -285,9 +293,8 @@ impl Shell {
 
     fn builder(&self) -> HostBuilder {
         let Options { lease_ms, budget_ms, .. } = self.options;
-        let builder = Host::builder()
-            .settings(Settings { lease_ms, budget_ms })
-            .watcher(self.screen.watcher());
+        let builder =
+            Host::builder().settings(Settings { lease_ms, budget_ms }).watcher(self.screen.watcher());
         let builder = match self.cache() {
             Some(dir) => builder.cache(dir),
             None => builder,
@@ -306,7 +313,8 @@ impl Shell {
 
     /// A command of this program as it can be typed, on the same database.
     fn command<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> String {
-        let words: Vec<_> = self.program.iter().map(String::as_str).chain(words).map(quoted).collect();
+        let program = self.program.iter().map(|word| quoted(word));
+        let words: Vec<String> = program.chain(words.into_iter().map(quoted)).collect();
         words.join(" ")
     }
 
@@ -427,7 +435,8 @@ mod tests {
 
     #[test]
     fn resume_takes_one_kind_of_answer() {
-        let resume = |rest: &[&str]| parsed(&[&["holdpoint", "resume", "--thread", "t"], rest].concat()).is_ok();
+        let resume =
+            |rest: &[&str]| parsed(&[&["holdpoint", "resume", "--thread", "t"], rest].concat()).is_ok();
         assert!(resume(&["true"]));
         assert!(resume(&["-7"]));
         assert!(resume(&["-"]));

@@ -40,11 +40,13 @@ async fn not_done(
     thread: &ThreadId,
     error: EngineError,
 ) -> Result<Said, Failure> {
-    if !matches!(
-        error,
-        EngineError::Refused(_) | EngineError::Stopped | EngineError::HandlerPanicked { .. }
-    ) {
-        return Err(error.into());
+    match error {
+        EngineError::Refused(_)
+        | EngineError::Stopped
+        | EngineError::HandlerPanicked { .. }
+        | EngineError::Attempt { .. } => {}
+        // Of the graph or the host, and not of how the thread stands.
+        other => return Err(other.into()),
     }
     // There may be no such thread, which may be the reason.
     let Ok(now) = Document::now(host, thread).await else {
@@ -94,8 +96,7 @@ pub fn status(status: RunStatus) -> StyledObject<&'static str> {
 }
 
 pub fn error_text(error: &ErrorRecord) -> String {
-    let mut text =
-        format!("\n{} {}\n", style(format!("{}:", error.kind)).red(), harmless(&error.message));
+    let mut text = format!("\n{} {}\n", style(format!("{}:", error.kind)).red(), harmless(&error.message));
     for (key, value) in &error.more {
         // These two say what the message says.
         if key == "node" || key == "task_id" {

@@ -61,13 +61,7 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
 fn cells(row: &ThreadRow) -> Vec<String> {
     let ThreadRow { thread, status, graph, pending, updated_at, .. } = row;
     let (thread, graph) = (harmless(thread.as_str()).into_owned(), harmless(graph).into_owned());
-    vec![
-        thread,
-        status.as_str().to_owned(),
-        pending.to_string(),
-        graph,
-        updated_at.to_string(),
-    ]
+    vec![thread, status.as_str().to_owned(), pending.to_string(), graph, updated_at.to_string()]
 }
 
 fn document(row: &ThreadRow) -> Value {

@@ -3,6 +3,7 @@
 use crate::model::compile::CompileError;
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::graph::GraphFileError;
+use crate::model::ids::NodeId;
 use crate::sandbox::{InvalidComponent, SandboxError};
 use crate::store::StoreError;
 
@@ -27,6 +28,9 @@ pub enum EngineError {
     /// An effect's handler panicked. What was durable stays; the run can be continued.
     #[error("the handler of effect {effect} panicked; the run can be continued once that is mended")]
     HandlerPanicked { effect: String },
+    /// The host itself failed while it ran a node; its log says more. The run can be continued.
+    #[error("the host failed while it ran node {node}; its log says why; the run can be continued")]
+    Attempt { node: NodeId },
     /// The host was told to stop. What was done so far is durable; the run can be continued.
     #[error("stopped; the run can be continued")]
     Stopped,
@@ -38,7 +42,7 @@ impl EngineError {
             Self::Refused(refused) => refused.error.kind,
             Self::GraphFile(GraphFileError::Read { .. }) | Self::ComponentFile { .. } => Kind::NotFound,
             Self::GraphFile(_) | Self::Graph(_) | Self::Component { .. } => Kind::Invalid,
-            Self::Store(_) | Self::Sandbox(_) | Self::HandlerPanicked { .. } => Kind::Store,
+            Self::Store(_) | Self::Sandbox(_) | Self::HandlerPanicked { .. } | Self::Attempt { .. } => Kind::Store,
             Self::Stopped => Kind::Busy,
         }
     }

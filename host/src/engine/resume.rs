@@ -188,6 +188,7 @@ impl Host {
             };
             match fault {
                 Fault::HandlerPanicked { effect } => return Err(EngineError::HandlerPanicked { effect }),
+                Fault::Attempt { node } => return Err(EngineError::Attempt { node }),
                 Fault::Lost(Lost::Store(error)) => return Err(error.into()),
                 Fault::Lost(Lost::Conflict) => {
                     let held = match &invocation.ledger {

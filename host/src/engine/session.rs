@@ -1,6 +1,6 @@
 //! One invocation of a run, from its boundary on: run what is ready, commit what came of it, again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -216,7 +216,7 @@ impl Session {
         };
         // The thread is let go with what was done so far, so that it can be continued at once. Where the
         // guard or the store is what failed, this fails as well, and says nothing new.
-        if let (Some(ledger), Ended::Stopped | Ended::Fault(Fault::HandlerPanicked { .. })) =
+        if let (Some(ledger), Ended::Stopped | Ended::Fault(Fault::HandlerPanicked { .. } | Fault::Attempt { .. })) =
             (&invocation.ledger, &ended)
         {
             ledger.finish(RunStatus::Running).await?;
@@ -293,6 +293,7 @@ impl Session {
         self.channels.load(reads.into_iter(), self.invocation.ledger.as_ref()).await?;
         self.watch(Watched::Step { step: self.boundary.step, tasks: ready.len() });
         let mut attempts = JoinSet::new();
+        let mut running = HashMap::new();
         for i in ready {
             let component = self.component(i).await?;
             let attempt = match self.attempt(i) {
@@ -306,14 +307,18 @@ impl Session {
             let (node, task, attempt_number) = (&slot.row.node, slot.row.task, slot.row.attempts);
             self.watch(Watched::TaskStarted { node, task, attempt: attempt_number });
             let sandbox = self.invocation.shared.sandbox.clone();
-            attempts.spawn(async move { (i, sandbox.run(&component, attempt).await) });
+            let spawned = attempts.spawn(async move { (i, sandbox.run(&component, attempt).await) });
+            running.insert(spawned.id(), i);
         }
         while let Some(joined) = attempts.join_next().await {
             match joined {
                 Ok((i, ran)) => self.ran(i, ran)?,
-                // Nothing in an attempt panics on a guest's account; should the host itself, the task
-                // fails and the host lives.
-                Err(error) => std::panic::resume_unwind(error.into_panic()),
+                // Nothing in an attempt panics on a guest's account; should the host itself, this
+                // invocation ends and the host lives.
+                Err(error) => {
+                    let node = self.slots[running[&error.id()]].row.node.clone();
+                    return Err(Ended::Fault(Fault::Attempt { node }));
+                }
             }
         }
         Ok(())
@@ -384,7 +389,7 @@ impl Session {
         let state = match ran.end {
             End::Fault => {
                 let mut fault = invocation.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                return Err(Ended::Fault(fault.take().unwrap_or(Fault::Lost(Lost::Conflict))));
+                return Err(Ended::Fault(fault.take().unwrap_or(Fault::Attempt { node: node_id })));
             }
             End::Finished { update, routes } => {
                 let node = &invocation.graph.nodes[&node_id];

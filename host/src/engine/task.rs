@@ -14,7 +14,7 @@ use crate::model::checkpoint::{EffectRow, EffectScope, EffectState, JournalRow, 
 use crate::model::compile::{CompiledEffect, CompiledGraph, CompiledNode};
 use crate::model::error::{ErrorRecord, Kind};
 use crate::model::graph::EffectMode;
-use crate::model::ids::{Digest, TenantId};
+use crate::model::ids::{Digest, NodeId, TenantId};
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{Call, EffectOutcome, EffectReply, Instruction, Journal, Reply};
 use crate::model::json::Json;
@@ -26,6 +26,8 @@ use crate::store::Write;
 pub enum Fault {
     Lost(Lost),
     HandlerPanicked { effect: String },
+    /// An attempt ended without an outcome, and nobody said why: damage in the database, or a bug here.
+    Attempt { node: NodeId },
 }
 
 /// What all tasks of an invocation share.

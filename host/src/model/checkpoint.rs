@@ -11,7 +11,7 @@ use super::ids::{
 };
 use super::interrupt::InterruptKind;
 use super::journal::{EffectOutcome, Entry};
-use super::json::Json;
+use super::json::{Json, present};
 
 /// The number of the boundary that wrote a channel's value; unique in its thread, and growing.
 pub type Version = i64;
@@ -70,7 +70,7 @@ pub struct Plan {
 pub struct PlannedTask {
     pub node: NodeId,
     /// Of a `send`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub arg: Option<Json>,
 }
 

@@ -10,8 +10,9 @@ use super::ids::Timestamp;
 use super::interrupt::{InterruptKind, Question};
 use super::json::Json;
 
-/// What a node asked of the host. Equality is byte for byte, since all text in it is canonical.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a node asked of the host. Equality is byte for byte, since all text in it is canonical. (The store
+/// reads it back by hand: a tag and text that passes through unread do not go together in serde.)
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "call", rename_all = "kebab-case")]
 pub enum Call {
     Interrupt { question: Question },

@@ -207,6 +207,11 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
+/// For an optional field in which `null` is a value: what stands there is `Some`, what is missing `None`.
+pub fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(from).map(Some)
+}
+
 struct Scan<'a> {
     bytes: &'a [u8],
     text: &'a str,

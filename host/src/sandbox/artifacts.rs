@@ -6,6 +6,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
@@ -29,6 +30,7 @@ impl Artifacts {
     pub fn open(dir: PathBuf, compatibility: [u8; 32]) -> Result<Self, SandboxError> {
         let failed = |what: String| SandboxError::CacheDir { path: dir.clone(), what };
         own_directory(&dir).map_err(failed)?;
+        sweep(&dir);
         let key = own_key(&dir).map_err(|error| failed(error.to_string()))?;
         Ok(Self { dir, key, compatibility })
     }
@@ -113,6 +115,16 @@ fn own_directory(dir: &Path) -> Result<(), String> {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+/// What a process left behind that ended while it wrote. A young one may still be at it.
+fn sweep(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let old = entry.metadata().and_then(|found| found.modified()).ok().and_then(|then| then.elapsed().ok());
+        if entry.path().extension() == Some("tmp".as_ref()) && old > Some(Duration::from_secs(3_600)) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn own_key(dir: &Path) -> io::Result<[u8; 32]> {

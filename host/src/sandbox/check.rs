@@ -110,12 +110,12 @@ fn is_patch_of(version: &str, prefix: &str) -> bool {
 }
 
 fn shown(name: &str) -> String {
-    name.chars().take(120).collect()
+    name.chars().take(120).flat_map(char::escape_debug).collect()
 }
 
 /// What a file is that is no WebAssembly, in words that help whoever picked the wrong one.
 fn found(bytes: &[u8]) -> &'static str {
-    const KNOWN: [(&[u8], &str); 9] = [
+    const KNOWN: [(&[u8], &str); 10] = [
         (b"\x7fELF", "a native program or library"),
         (b"MZ", "a Windows program"),
         (b"\x89PNG", "an image (PNG)"),
@@ -124,7 +124,8 @@ fn found(bytes: &[u8]) -> &'static str {
         (b"%PDF", "a PDF document"),
         (b"PK\x03\x04", "a ZIP archive"),
         (b"\x1f\x8b", "a gzip archive"),
-        (b"(", "WebAssembly text (build its binary form first)"),
+        (b"(module", "WebAssembly text (build its binary form first)"),
+        (b"(component", "WebAssembly text (build its binary form first)"),
     ];
     if bytes.is_empty() {
         return "an empty file";

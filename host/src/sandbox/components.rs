@@ -138,12 +138,14 @@ impl Components {
             let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(turns.entry(digest).or_default())
         };
-        let guard = lock.lock_owned().await;
-        Turn { shared: Arc::clone(&self.0), digest, guard: Some(guard) }
+        // Made before the wait, so that one who stops waiting cleans up as well.
+        let mut turn = Turn { shared: Arc::clone(&self.0), digest, guard: None };
+        turn.guard = Some(lock.lock_owned().await);
+        turn
     }
 }
 
-/// A digest's lock, held.
+/// A digest's lock, waited for and then held.
 struct Turn {
     shared: Arc<Shared>,
     digest: Digest,

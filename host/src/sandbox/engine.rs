@@ -18,6 +18,9 @@ const WASM_STACK_BYTES: usize = 2 << 20;
 /// Above that, for the host functions that a guest calls on the same stack: JSON is scanned there.
 const HOST_STACK_BYTES: usize = 1 << 20;
 
+/// The crate does not tell its version; a test holds this to the lock file.
+const WASMTIME: &str = "48";
+
 /// Frames of a trap's backtrace.
 pub(super) const FRAMES_MAX: usize = 32;
 
@@ -80,13 +83,8 @@ pub(super) fn settings() -> String {
         "nan=canonical relaxed-simd=deterministic stack={WASM_STACK_BYTES} look={LOOK_NS}ns random=chacha20 \
          features={:x}; wasmtime {}",
         FEATURES.bits(),
-        wasmtime_version(),
+        WASMTIME,
     )
-}
-
-fn wasmtime_version() -> &'static str {
-    // The crate does not say its own version; the lock file and this word change together.
-    "48"
 }
 
 /// What a compiled component depends on, beside its bytes: engine version, settings, the machine's features.
@@ -104,4 +102,25 @@ pub(super) fn compatibility(engine: &Engine) -> [u8; 32] {
     let mut hasher = Into(Sha256::new());
     engine.precompile_compatibility_hash().hash(&mut hasher);
     hasher.0.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_name_the_engine_that_is_built_in() {
+        let lock = include_str!("../../../Cargo.lock");
+        assert!(lock.contains(&format!("name = \"wasmtime\"\nversion = \"{WASMTIME}.")));
+        assert!(settings().ends_with(&format!("; wasmtime {WASMTIME}")));
+    }
+
+    #[test]
+    fn the_ticker_ends_with_the_engine() {
+        let engine = engine().unwrap();
+        let weak = engine.weak();
+        drop(engine);
+        std::thread::sleep(5 * TICK);
+        assert!(weak.upgrade().is_none());
+    }
 }

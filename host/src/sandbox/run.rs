@@ -28,7 +28,7 @@ const NAME_CHARS_MAX: usize = 255;
 const NAMES_MAX: usize = 256;
 
 /// To describe itself, a component may start its language's runtime, and little else.
-const DESCRIBE_FUEL: u64 = 2_000_000_000;
+const DESCRIBE_FUEL: u64 = 200_000_000;
 const DESCRIBE_MS: u64 = 10_000;
 
 pub(super) async fn run(engine: &Engine, component: &Component, attempt: Attempt) -> Ran {

@@ -25,10 +25,11 @@ pub(super) fn end(error: wasmtime::Error, guest: &Guest) -> End {
         Stop::Diverged(divergence) => End::Diverged(divergence),
         Stop::Fault => End::Fault,
         Stop::Failed { mut error, retryable } => {
+            // Where it was also says what used the fuel or the memory up.
+            if matches!(error.kind, Kind::Trap | Kind::Limit) && !frames.is_empty() {
+                error = error.with("frames", frames);
+            }
             if error.kind == Kind::Trap {
-                if !frames.is_empty() {
-                    error = error.with("frames", frames);
-                }
                 let stderr = guest.console.stderr_tail();
                 if !stderr.is_empty() {
                     error = error.with("stderr", stderr);
@@ -111,13 +112,14 @@ fn trapped(code: &str, message: &str) -> Stop {
     Stop::failed(ErrorRecord::new(Kind::Trap, message).with("trap", code))
 }
 
-/// The guest's own function names, innermost first.
+/// The guest's own function names, innermost first. They come from outside: short, and in one line.
 fn frames(error: &wasmtime::Error) -> Vec<String> {
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else {
         return Vec::new();
     };
     let name = |frame: &wasmtime::FrameInfo| match frame.func_name() {
-        Some(name) => clip(&format!("{:#}", rustc_demangle::demangle(name)), FRAME_BYTES_MAX).to_owned(),
+        Some(name) => clip(&format!("{:#}", rustc_demangle::demangle(name)), FRAME_BYTES_MAX)
+            .replace(char::is_control, "\u{fffd}"),
         None => format!("function {}", frame.func_index()),
     };
     backtrace.frames().iter().take(FRAMES_MAX).map(name).collect()

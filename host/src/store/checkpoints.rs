@@ -1,17 +1,12 @@
 //! Checkpoints: the states that a thread was in.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-
-use super::codec::{BlobId, Columns, encode, present};
+use super::codec::{BlobId, Columns, encode};
 use super::error::StoreError;
 use super::reader::thread;
 use super::write::{Pen, Stop};
 use super::{PAGE_ROWS_MAX, Store, sql};
-use crate::model::checkpoint::{CheckpointKind, CheckpointRow, Plan, PlannedTask};
-use crate::model::ids::{CheckpointId, NodeId, TenantId, ThreadId};
-use crate::model::json::Json;
+use crate::model::checkpoint::{CheckpointKind, CheckpointRow};
+use crate::model::ids::{CheckpointId, TenantId, ThreadId};
 
 // A pause stores neither plan nor channels: it is read together with its boundary, `b`, which of a
 // boundary is itself.
@@ -103,32 +98,9 @@ pub(super) fn read(row: &Columns<'_>) -> Result<CheckpointRow, StoreError> {
         },
         step: row.int("step")?,
         version: row.get("version")?,
-        plan: row.decoded::<StoredPlan>("plan")?.into(),
+        plan: row.decoded("plan")?,
         channels: row.decoded("channels")?,
         status: row.status("status")?,
         created_at: row.at("created_at")?,
     })
-}
-
-/// [`Plan`] as it is read: a `send` may carry `null`, which is not the same as no argument.
-#[derive(Deserialize)]
-struct StoredPlan {
-    tasks: Vec<StoredTask>,
-    #[serde(default)]
-    arrived: BTreeMap<usize, Vec<NodeId>>,
-}
-
-#[derive(Deserialize)]
-struct StoredTask {
-    node: NodeId,
-    #[serde(default, deserialize_with = "present")]
-    arg: Option<Json>,
-}
-
-impl From<StoredPlan> for Plan {
-    fn from(plan: StoredPlan) -> Self {
-        let tasks = plan.tasks.into_iter();
-        let tasks = tasks.map(|StoredTask { node, arg }| PlannedTask { node, arg }).collect();
-        Self { tasks, arrived: plan.arrived }
-    }
 }

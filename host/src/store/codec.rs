@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::Serialize;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, Row, Sqlite, Type, TypeInfo, ValueRef};
 use uuid::Uuid;
@@ -39,11 +39,6 @@ pub(super) fn encode(value: &impl Serialize) -> Result<String, StoreError> {
 
 pub(super) fn int(value: usize) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-/// For a field that may be missing and, where it stands, may be `null`: both have a meaning.
-pub(super) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
-    Json::deserialize(from).map(Some)
 }
 
 /// One row of a table. The first column of every statement names the row.

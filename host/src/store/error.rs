@@ -1,6 +1,7 @@
 //! What can go wrong with the database, told apart by what there is to do about it.
 
 use std::fmt::Display;
+use std::io::ErrorKind;
 
 /// The host could not do its job. Each message names the file and the way out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,8 +85,11 @@ impl StoreError {
             Some(CORRUPT) => Self::Damaged { file, what: what() },
             Some(NOTADB) => Self::NotOurs { file, what: "it is no SQLite file".into() },
             Some(CONSTRAINT) => Self::Rejected { what: what() },
-            _ if matches!(error, sqlx::Error::PoolClosed) => Self::Closed { file },
-            _ => Self::Io { file, what: what() },
+            _ => match error {
+                sqlx::Error::PoolClosed => Self::Closed { file },
+                sqlx::Error::Io(error) if error.kind() == ErrorKind::StorageFull => Self::Full { file },
+                _ => Self::Io { file, what: what() },
+            },
         }
     }
 

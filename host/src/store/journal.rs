@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::codec::{BlobId, Columns, encode, int, present};
+use super::codec::{BlobId, Columns, encode, int};
 use super::error::StoreError;
 use super::reader::tenant;
 use super::write::{Pen, Stop};
@@ -14,7 +14,7 @@ use crate::model::checkpoint::{Answer, InterruptRow, InterruptState, JournalRow}
 use crate::model::ids::{TaskId, TenantId};
 use crate::model::interrupt::{InterruptKind, Question};
 use crate::model::journal::{Call, EffectReply, Entry, Reply};
-use crate::model::json::Json;
+use crate::model::json::{Json, present};
 
 pub(super) const OF_TASK: &str = concat!(
     "SELECT j.task, j.entry, j.call, j.reply_kind, j.reply, j.at FROM journal j \
@@ -126,47 +126,29 @@ pub(super) fn read(row: &Columns<'_>, questions: &Questions<'_>) -> Result<Journ
     Ok(JournalRow { task, index, entry: Entry { call, reply, at } })
 }
 
-/// [`Call`] as it is read. An answer's default may be `null`, which is not the same as none; and JSON
-/// that passes through as text cannot be read by way of a tag beside it.
+/// [`Call`] as it is read: JSON that passes through as text cannot be read by way of a tag beside it.
 #[derive(Deserialize)]
 struct StoredCall {
     call: String,
-    question: Option<StoredQuestion>,
-    questions: Option<Vec<StoredQuestion>>,
+    question: Option<Question>,
+    questions: Option<Vec<Question>>,
     name: Option<String>,
     key: Option<String>,
     #[serde(default, deserialize_with = "present")]
     input: Option<Json>,
 }
 
-#[derive(Deserialize)]
-struct StoredQuestion {
-    payload: Json,
-    #[serde(default, deserialize_with = "present")]
-    answer_schema: Option<Json>,
-    expires_after_ms: Option<u64>,
-    #[serde(default, deserialize_with = "present")]
-    default_answer: Option<Json>,
-}
-
 impl StoredCall {
     fn into_call(self) -> Result<Call, &'static str> {
         let call = match self.call.as_str() {
-            "interrupt" => self.question.map(|question| Call::Interrupt { question: question.into() }),
+            "interrupt" => self.question.map(|question| Call::Interrupt { question }),
             "interrupt-all" => self
                 .questions
-                .map(|all| Call::InterruptAll { questions: all.into_iter().map(Into::into).collect() }),
+                .map(|all| Call::InterruptAll { questions: all }),
             "effect" => (|| Some(Call::Effect { name: self.name?, key: self.key?, input: self.input? }))(),
             "steering" => Some(Call::Steering),
             _ => return Err("none of interrupt, interrupt-all, effect, steering"),
         };
         call.ok_or("a part of it is missing")
-    }
-}
-
-impl From<StoredQuestion> for Question {
-    fn from(stored: StoredQuestion) -> Self {
-        let StoredQuestion { payload, answer_schema, expires_after_ms, default_answer } = stored;
-        Self { payload, answer_schema, expires_after_ms, default_answer }
     }
 }

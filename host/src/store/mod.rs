@@ -4,6 +4,9 @@
 //! [`Store::commit`]: one [`Batch`] on one thread, guarded by the head and the epoch that its writer
 //! knows, durable when the call returns. Everything else here reads. What a row says is never trusted:
 //! damage is an error that names table and row.
+//!
+//! Fail points, for the crash tests: `store::in_batch` before each statement of a batch, `store::write`
+//! in the same place to fill the disk, `store::before_commit`, `store::after_commit`.
 
 mod batch;
 mod error;

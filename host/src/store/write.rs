@@ -170,17 +170,13 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<i64, Stop> {
         LeaseChange::Renew { until } => ("renew", None, Some(until.0)),
         LeaseChange::Release => ("release", None, None),
     };
-    let run = root_run(batch).map(|row| row.run);
+    let run = root_run(batch);
     let version = boundaries(batch).map(|row| row.version).max();
     let statement = match &batch.expect {
         Expect::Absent { secret } => {
             enter(pen, &batch.tenant, Enter::OrMake).await?;
-            let head = batch.writes.iter().find_map(|write| match write {
-                Write::Checkpoint(row) if row.checkpoint == batch.head => Some(row),
-                _ => None,
-            });
-            let (Some(run), Some(head)) = (run, head) else {
-                return Err(Stop::rejected("a thread starts with a root run and the checkpoint at its head"));
+            let Some(run) = run else {
+                return Err(Stop::rejected("a thread starts with a root run"));
             };
             let epoch: i64 = match batch.lease {
                 LeaseChange::Keep => 0,
@@ -196,9 +192,9 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<i64, Stop> {
                 .bind(owner)
                 .bind(until)
                 .bind(batch.status.as_str())
-                .bind(run.blob())
-                .bind(version.unwrap_or(head.version))
-                .bind(head.created_at.0)
+                .bind(run.run.blob())
+                .bind(version.unwrap_or(0))
+                .bind(run.created_at.0)
         }
         Expect::At { head, epoch } => {
             enter(pen, &batch.tenant, Enter::OrConflict).await?;
@@ -209,7 +205,7 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<i64, Stop> {
                 .bind(*epoch)
                 .bind(batch.head.blob())
                 .bind(batch.status.as_str())
-                .bind(run.as_ref().map(BlobId::blob))
+                .bind(run.map(|row| row.run.blob()))
                 .bind(version.unwrap_or(i64::MIN))
                 .bind(lease)
                 .bind(owner)
@@ -249,11 +245,11 @@ fn boundaries(batch: &Batch) -> impl Iterator<Item = &CheckpointRow> {
 }
 
 fn root_run(batch: &Batch) -> Option<&RunRow> {
-    let runs = batch.writes.iter().filter_map(|write| match write {
+    let mut runs = batch.writes.iter().filter_map(|write| match write {
         Write::Run(row) if row.parent.is_none() => Some(row),
         _ => None,
     });
-    runs.last()
+    runs.next_back()
 }
 
 async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {

@@ -240,6 +240,26 @@ async fn an_exception_is_the_nodes_own_and_cannot_fill_the_host() {
     assert!(matches!(ran.end, End::Finished { .. }), "{:?}", ran.end);
     let (error, _) = failure(node(items, "(throw $e (i32.const 0))"), &Limits::default()).await;
     assert_eq!(error.kind, Kind::Trap);
+
+    // One after the other they are collected; all at once they are memory.
+    let limits = Limits { memory_bytes: 4 << 20, table_elements: 1_000_000, fuel: 50_000_000, ..Limits::default() };
+    let items = "(tag $e (param i32)) (table $kept 900000 exnref) (global $i (mut i32) (i32.const 0))";
+    let caught = |keep: &str| {
+        format!(
+            "(loop $again
+                (block $caught (result exnref)
+                    (try_table (catch_all_ref $caught) (throw $e (i32.const 0))) (unreachable))
+                {keep}
+                (global.set $i (i32.add (global.get $i) (i32.const 1)))
+                (br $again)) (unreachable)"
+        )
+    };
+    let (error, _) = failure(node(items, &caught("(drop)")), &limits).await;
+    is_limit(&error, "fuel", 50_000_000);
+    let keep = "(global.set $x) (table.set $kept (global.get $i) (global.get $x))";
+    let items = format!("{items} (global $x (mut exnref) (ref.null exn))");
+    let (error, _) = failure(node(&items, &caught(keep)), &limits).await;
+    is_limit(&error, "memory_bytes", 4 << 20);
 }
 
 #[tokio::test]
@@ -281,19 +301,11 @@ async fn a_component_that_expects_another_contract_is_refused() {
 #[tokio::test]
 async fn a_description_is_bounded_and_may_not_ask_the_host() {
     let sandbox = sandbox();
-    let describe = |body: &str, bytes: Vec<u8>| {
-        let _ = body;
-        bytes
-    };
     let looping = module("", "(i32.const 0)").replace("(i32.const 128))\n", "(loop (br 0)) (unreachable))\n");
-    let component_ = compiled(&sandbox, describe("", component("", "", &looping))).await;
-    let error = sandbox.describe(&component_).await.unwrap_err().to_string();
+    let looping = compiled(&sandbox, component("", "", &looping)).await;
+    let error = sandbox.describe(&looping).await.unwrap_err().to_string();
     assert!(error.contains("fuel"), "{error}");
 
-    let imports = r#"
-        (import "holdpoint:node/log@0.1.0" (instance $log
-            (export "level" (type (eq u8)))))"#;
-    let _ = imports;
     let imports = r#"
         (import "holdpoint:node/events@0.1.0" (instance $events (export "emit" (func (param "event" string)))))
         (core module $memory (memory (export "memory") 1))

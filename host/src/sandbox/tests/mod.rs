@@ -1,3 +1,4 @@
+mod by_hand;
 mod bench;
 mod hostile;
 mod script;

@@ -408,6 +408,31 @@ async fn fuel_and_outcome_are_the_same_in_every_attempt() {
     }
 }
 
+#[tokio::test]
+async fn json_as_deep_as_is_allowed_fits_on_the_stack_of_a_host_function() {
+    let Some(stage) = Stage::set().await else { return };
+    let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+    let ran = stage.run(&json!([{"raw_ask": deep}])).await;
+    assert!(matches!(ran.end, End::Paused), "{:?}", ran.end);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_run_on_any_thread() {
+    let Some(stage) = Stage::set().await else { return };
+    let stage = Arc::new(stage);
+    let runs = (0..20).map(|_| {
+        let stage = Arc::clone(&stage);
+        tokio::spawn(async move {
+            let fresh = journal(vec![]);
+            let state = json!({"script": [{"random": 8}, {"put_results": "a"}]}).to_string();
+            let attempt = attempt(&state, &fresh, &stage.world, &stage.limits);
+            format!("{:?}", stage.sandbox.run(&stage.component, attempt).await)
+        })
+    });
+    let ran: Vec<_> = futures::future::join_all(runs).await.into_iter().map(Result::unwrap).collect();
+    assert!(ran[0].contains("Finished") && ran.iter().all(|one| *one == ran[0]), "{}", ran[0]);
+}
+
 /// Not a claim but a measurement; `cargo test … -- --ignored --nocapture` shows it.
 #[tokio::test]
 #[ignore]

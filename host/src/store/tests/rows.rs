@@ -320,7 +320,7 @@ async fn threads_are_listed_in_pages() {
     assert_eq!(names(&list(None, None, 2).await), ["a", "b"]);
     let rest = list(None, Some("b"), 2).await;
     assert_eq!(names(&rest), ["c"]);
-    assert_eq!((rest[0].created_at, rest[0].updated_at), (Timestamp(100), Timestamp(101)));
+    assert_eq!((rest[0].created_at, rest[0].updated_at), (Timestamp(10), Timestamp(101)));
     let interrupted = list(Some(RunStatus::Interrupted), None, u32::MAX).await;
     assert_eq!(names(&interrupted), ["b"]);
     assert_eq!((interrupted[0].pending, interrupted[0].graph.as_str()), (1, "g"));

@@ -1,0 +1,3 @@
+//! Pause and resume beside a bare commit and a bare call; run by `make bench`.
+
+fn main() {}
