@@ -176,7 +176,7 @@ impl Demo {
         let document = document(&said)?;
 
         let question = document["interrupts"][0].clone();
-        self.tell(&format!("   process {pid}: {}, and {status}", word(&document, "status")));
+        self.tell(&format!("   process {pid} said: {}; it ended by {status}", word(&document, "status")));
         self.claim(
             "the run stopped at a question of `approve`",
             document["status"] == "interrupted" && question["node"] == "approve",

@@ -148,7 +148,8 @@ pub mod tests {
                     id: crate::model::InterruptId(id(3)),
                     node: NodeId::parse("approve").unwrap(),
                     task_id: TaskId(id(4)),
-                    payload: json!({ "amount": 12.50 }),
+                    // A number keeps the digits that it was written with.
+                    payload: serde_json::from_str(r#"{ "amount": 12.50 }"#).unwrap(),
                     order: 0,
                 },
                 kind: InterruptKind::Node,
@@ -168,6 +169,7 @@ pub mod tests {
         let id = |n: u128| Uuid::from_u128(n).to_string();
         let said = Said::new(Exit::Interrupted, &paused(), "");
         assert!(!said.document.contains('\n'));
+        assert!(said.document.contains(r#"{"amount":12.50}"#));
         let document: Value = serde_json::from_str(&said.document).unwrap();
         assert_eq!(
             document,
@@ -176,7 +178,7 @@ pub mod tests {
                 "status": "interrupted",
                 "state": { "labels": ["docs"] },
                 "interrupts": [{
-                    "id": id(3), "node": "approve", "task_id": id(4), "payload": { "amount": 12.50 },
+                    "id": id(3), "node": "approve", "task_id": id(4), "payload": paused().interrupts[0].interrupt.payload,
                     "order": 0, "kind": "node", "namespace": [], "run_path": [id(1)], "agent": null,
                     "checkpoint_id": id(2), "answer_schema": null, "expires_at": null,
                 }],

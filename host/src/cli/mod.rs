@@ -41,13 +41,16 @@ use document::{Exit, Said};
 use failure::Failure;
 use screen::Screen;
 
-/// Runs graphs of sandboxed nodes that can stop to ask a person, and go on from where they stopped.
-///
-/// A graph is a TOML file; its nodes are WebAssembly components. A run belongs to a thread, a name that
-/// you choose. When a node asks a question the run is kept in the database and the command ends; the
-/// answer may come minutes or months later.
+const SHORT_ABOUT: &str = "Runs graphs of sandboxed nodes that can stop to ask a person, and go on from there";
+const ABOUT: &str = "\
+Runs graphs of sandboxed nodes that can stop to ask a person, and go on from where they stopped.
+
+A graph is a TOML file; its nodes are WebAssembly components. A run belongs to a thread, a name that you
+choose. When a node asks a question the run is kept in the database and the command ends; the answer may
+come minutes or months later.";
+
 #[derive(Debug, clap::Parser)]
-#[command(name = "holdpoint", version, max_term_width = 100, subcommand_value_name = "COMMAND", after_long_help = EXIT_STATUS)]
+#[command(name = "holdpoint", version, about = SHORT_ABOUT, long_about = ABOUT, after_long_help = EXIT_STATUS)]
 struct Cli {
     #[command(flatten)]
     options: Options,

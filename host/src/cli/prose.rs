@@ -74,7 +74,7 @@ fn execution_text(shell: &Shell, thread: &ThreadId, document: &Document) -> Stri
     if document.status == RunStatus::Completed {
         text.push_str(&state(&document.state));
         let command = shell.command(["state", "get", "--thread", thread.as_str()]);
-        let _ = writeln!(text, "\nall of it\n    {command}");
+        let _ = writeln!(text, "\nall of it with\n    {command}");
     }
     text
 }

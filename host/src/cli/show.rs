@@ -7,6 +7,7 @@ use dialoguer::console::style;
 use super::Shell;
 use super::document::{Document, Exit, Said};
 use super::failure::Failure;
+use super::screen::harmless;
 use super::{history, prose, store, tenant};
 use crate::engine::Host;
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, Finish, RunRow, TaskRow, TaskState};
@@ -71,7 +72,7 @@ impl Tree {
         let _ = writeln!(
             text,
             "graph {}  started {}{}",
-            super::screen::harmless(&self.graph),
+            harmless(&self.graph),
             self.run.created_at,
             self.run.ended_at.map(|at| format!("  ended {at}")).unwrap_or_default()
         );
@@ -161,9 +162,11 @@ fn task_details(shell: &Shell, thread: &ThreadId, document: &Document, task: Opt
             let asked = document.interrupts.iter().filter(|asked| asked.interrupt.task_id == task.task);
             asked.map(|question| prose::question_text(shell, thread, question)).collect()
         }
-        // Of several that failed, the run's error is only the first.
-        TaskState::Failed(error) => super::screen::harmless(&error.message).into_owned(),
-        TaskState::Started => String::new(),
+        // Of several that failed, one is the run's error, which is shown below.
+        TaskState::Failed(error) if document.error.as_ref() != Some(error) => {
+            harmless(&error.message).into_owned()
+        }
+        TaskState::Failed(_) | TaskState::Started => String::new(),
     };
     prose::indented(&prose::indented(text.trim_start_matches('\n')))
 }

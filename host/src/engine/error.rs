@@ -1,8 +1,8 @@
 //! Why an invocation ended without an execution.
 
+use super::graph_file::GraphFileError;
 use crate::model::compile::CompileError;
 use crate::model::error::{ErrorRecord, Kind, Refused};
-use crate::model::graph::GraphFileError;
 use crate::model::ids::NodeId;
 use crate::sandbox::{InvalidComponent, SandboxError};
 use crate::store::StoreError;
@@ -40,8 +40,13 @@ impl EngineError {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused(refused) => refused.error.kind,
-            Self::GraphFile(GraphFileError::Read { .. }) | Self::ComponentFile { .. } => Kind::NotFound,
-            Self::GraphFile(_) | Self::Graph(_) | Self::Component { .. } => Kind::Invalid,
+            Self::GraphFile(GraphFileError::Read { source, .. }) | Self::ComponentFile { source, .. }
+                if source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                Kind::NotFound
+            }
+            Self::GraphFile(_) | Self::ComponentFile { .. } | Self::Graph(_) => Kind::Invalid,
+            Self::Component { source, .. } | Self::Sandbox(SandboxError::Invalid(source)) => source.record().kind,
             Self::Store(_) | Self::Sandbox(_) | Self::HandlerPanicked { .. } | Self::Attempt { .. } => Kind::Store,
             Self::Stopped => Kind::Busy,
         }
@@ -50,6 +55,9 @@ impl EngineError {
     pub fn record(&self) -> ErrorRecord {
         match self {
             Self::Refused(refused) => refused.error.clone(),
+            Self::Component { source, .. } | Self::Sandbox(SandboxError::Invalid(source)) => {
+                ErrorRecord { message: self.to_string(), ..source.record() }
+            }
             other => ErrorRecord::new(other.kind(), other.to_string()),
         }
     }

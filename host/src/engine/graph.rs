@@ -40,10 +40,10 @@ impl Graph {
     /// thread that is paused or busy it is refused.
     pub async fn invoke(&self, config: RunConfig, input: Value) -> Result<Execution, EngineError> {
         let limits = &self.host.shared.limits;
-        let input = Json::parse(&input.to_string(), limits.json(limits.state_bytes))
-            .map_err(|error| Refused::plain(Kind::Invalid, format!("the input is not taken: {error}")))?;
-        let input = plan::accept_input(&self.compiled, &input)
-            .map_err(|error| Refused { error, ..Refused::plain(Kind::Invalid, "") })?;
+        let input = limits
+            .take_json(&input.to_string(), "the input", ("state_bytes", limits.state_bytes))
+            .and_then(|input| plan::accept_input(&self.compiled, &input))
+            .map_err(Refused::of)?;
         let thread = self.host.thread_named(&config)?;
         let (Some(store), Some(thread)) = (self.host.shared.store.clone(), thread) else {
             return self.host.fleeting(&self.compiled, input).await;

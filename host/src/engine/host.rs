@@ -18,7 +18,7 @@ use crate::model::error::{Kind, Refused};
 use crate::model::graph::GraphSpec;
 use crate::model::ids::{Digest, TenantId, ThreadId};
 use crate::model::limits::Limits;
-use crate::sandbox::{Component, Sandbox, SandboxOptions};
+use crate::sandbox::{Component, Sandbox, SandboxError, SandboxOptions};
 use crate::store::{OwnerId, Store};
 
 /// Hosts graphs and their threads for one tenant. Cheap to clone.
@@ -205,7 +205,11 @@ impl Host {
             Some(component) => component,
             None => {
                 shared.watch(Watched::Compiling { name, bytes: size });
-                shared.sandbox.compile(digest, bytes.clone()).await?
+                match shared.sandbox.compile(digest, bytes.clone()).await {
+                    // Also what only the compiler sees is said with the component's name.
+                    Err(SandboxError::Invalid(source)) => return Err(invalid(source)),
+                    compiled => compiled?,
+                }
             }
         };
         let info = shared.sandbox.describe(&component).await.map_err(invalid)?;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::model::checkpoint::{InterruptRow, InterruptState};
 use crate::model::command::{Resume, ResumeTarget};
-use crate::model::error::Kind;
+use crate::model::error::{ErrorRecord, Kind};
 use crate::model::ids::InterruptId;
 use crate::model::json::Json;
 use crate::model::limits::Limits;
@@ -23,12 +23,12 @@ pub struct Delivery {
 pub enum NoMatch {
     /// The id is not pending on this boundary; whether it ever was is for the store to say.
     NotPending(InterruptId),
-    Other { kind: Kind, message: String, path: Option<String> },
+    Other(ErrorRecord),
 }
 
 impl NoMatch {
     fn other(kind: Kind, message: impl Into<String>) -> Self {
-        Self::Other { kind, message: message.into(), path: None }
+        Self::Other(ErrorRecord::new(kind, message))
     }
 }
 
@@ -134,19 +134,19 @@ fn deliver(row: &InterruptRow, value: &Value, limits: &Limits) -> Result<Deliver
             format!("interrupt {} is a gate: it asks nothing, and is passed with proceed", row.interrupt),
         ));
     }
-    let value = Json::parse(&value.to_string(), limits.json(limits.answer_bytes))
-        .map_err(|error| NoMatch::other(Kind::Invalid, format!("the answer is not taken: {error}")))?;
+    let value = limits
+        .take_json(&value.to_string(), "the answer", ("answer_bytes", limits.answer_bytes))
+        .map_err(NoMatch::Other)?;
     if let Some(schema) = &row.answer_schema {
         // It compiled when the question was asked.
         let schema = AnswerSchema::compile(schema)
             .map_err(|error| NoMatch::other(Kind::Schema, format!("the question's schema: {error}")))?;
-        schema.check(&value.value()).map_err(|mismatch| NoMatch::Other {
-            kind: Kind::Schema,
-            message: format!(
+        schema.check(&value.value()).map_err(|mismatch| {
+            let message = format!(
                 "the answer to {} ({}, order {}) does not fit the question's schema, {mismatch}",
                 row.interrupt, row.node, row.order
-            ),
-            path: Some(mismatch.path),
+            );
+            NoMatch::Other(ErrorRecord::new(Kind::Schema, message).with("path", mismatch.path))
         })?;
     }
     Ok(Delivery { interrupt: row.interrupt, value })
@@ -207,7 +207,7 @@ mod tests {
             })
             .map_err(|error| match error {
                 NoMatch::NotPending(id) => format!("not pending {}", id.0.as_u128()),
-                NoMatch::Other { kind, .. } => kind.to_string(),
+                NoMatch::Other(error) => error.kind.to_string(),
             });
         let right = right
             .map(|list| list.iter().map(|(n, v)| (*n, v.to_string())).collect::<Vec<_>>())

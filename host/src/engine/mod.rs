@@ -3,6 +3,7 @@
 
 mod host;
 mod graph;
+mod graph_file;
 mod resume;
 mod session;
 mod plan;
@@ -20,6 +21,7 @@ pub use clock::Clock;
 pub use effects::{EffectFailure, EffectRequest};
 pub use error::EngineError;
 pub use graph::Graph;
+pub use graph_file::GraphFileError;
 pub use host::{Host, HostBuilder, Installed, Settings};
 pub use http::Egress;
 pub use watch::{Watched, Watcher};

@@ -38,7 +38,11 @@ impl Host {
     ) -> Result<Execution, EngineError> {
         let store = self.durable_store()?;
         let Some((thread, _)) = store.run(&self.tenant, target.run_id).await? else {
-            return Err(Refused::plain(Kind::NotFound, format!("there is no run {}", target.run_id)).into());
+            let message = format!(
+                "there is no run {} in this database; `holdpoint pending` shows what waits, and in which run",
+                target.run_id
+            );
+            return Err(Refused::plain(Kind::NotFound, message).into());
         };
         self.answer(&store, &thread, Some(target), command).await
     }
@@ -234,26 +238,24 @@ impl Host {
         snapshot: &ThreadSnapshot,
         no_match: NoMatch,
     ) -> Result<Refused, EngineError> {
-        let (kind, message, path) = match no_match {
+        let status = snapshot.status;
+        let error = match no_match {
             NoMatch::NotPending(id) => {
                 let (kind, message) = self.gone(store, thread, snapshot, id).await?;
-                (kind, message, None)
+                ErrorRecord::new(kind, message)
             }
-            NoMatch::Other { kind: Kind::NotPending, message, .. } if snapshot.interrupts.is_empty() => {
-                // Nothing is asked here at all: say how the run stands instead.
-                let message = match snapshot.status {
-                    RunStatus::Interrupted => message,
-                    status => format!("run {} is {}: {message}", snapshot.run.run, status.as_str()),
-                };
-                (Kind::NotPending, message, None)
+            NoMatch::Other(mut error) => {
+                let asks_nothing = error.kind == Kind::NotPending && snapshot.interrupts.is_empty();
+                if asks_nothing && status != RunStatus::Interrupted {
+                    // Nothing is asked here at all: say how the run stands as well.
+                    error.message = format!("run {} is {}: {}", snapshot.run.run, status.as_str(), error.message);
+                }
+                error
             }
-            NoMatch::Other { kind, message, path } => (kind, message, path),
         };
-        let mut refused = refused(snapshot, kind, message);
-        refused.error.more.insert("status".into(), snapshot.status.as_str().into());
-        if let Some(path) = path {
-            refused.error.more.insert("path".into(), path.into());
-        }
+        let mut refused = refused(snapshot, error.kind, error.message);
+        refused.error.more = error.more;
+        refused.error.more.insert("status".into(), status.as_str().into());
         Ok(refused)
     }
 
@@ -287,8 +289,14 @@ impl Host {
 
     async fn load(&self, store: &Store, thread: &ThreadId) -> Result<ThreadSnapshot, EngineError> {
         let snapshot = store.load(&self.tenant, thread).await?;
-        Ok(snapshot
-            .ok_or_else(|| Refused::plain(Kind::NotFound, format!("there is no thread {thread}")))?)
+        let missing = || {
+            let message = format!(
+                "there is no thread {thread} in this database; `holdpoint threads` lists those that are, and a \
+                 run starts one"
+            );
+            Refused::plain(Kind::NotFound, message)
+        };
+        Ok(snapshot.ok_or_else(missing)?)
     }
 
     fn durable_store(&self) -> Result<Store, EngineError> {

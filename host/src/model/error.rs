@@ -105,8 +105,13 @@ pub struct Refused {
 impl Refused {
     /// About no thread in particular, or one that is not there.
     pub fn plain(kind: Kind, message: impl Into<String>) -> Self {
+        Self::of(ErrorRecord::new(kind, message))
+    }
+
+    /// Likewise, with more particulars than a kind.
+    pub fn of(error: ErrorRecord) -> Self {
         Self {
-            error: ErrorRecord::new(kind, message),
+            error,
             run_id: None,
             checkpoint_id: None,
             step: None,

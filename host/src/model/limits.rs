@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::json::JsonBounds;
+use super::error::{ErrorRecord, Kind};
+use super::json::{Json, JsonBounds, JsonError};
 
 /// Bounds, with their units in their names. A refusal names the field and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,5 +89,23 @@ impl Limits {
             // The parser behind the guard gives up at 128 levels: the guard must come first.
             depth_max: (self.json_depth as usize).min(JsonBounds::TRUSTED.depth_max - 8),
         }
+    }
+
+    /// Takes JSON from outside. `what` begins the error's sentence; `bound` is the field of this that holds
+    /// for its size.
+    pub fn take_json(&self, text: &str, what: &str, bound: (&str, u64)) -> Result<Json, ErrorRecord> {
+        let (name, bytes_max) = bound;
+        Json::parse(text, self.json(bytes_max)).map_err(|error| match error {
+            JsonError::Bytes { value, .. } => {
+                let message = format!("{what} has {value} bytes; at most {bytes_max} are taken ({name})");
+                ErrorRecord::limit(name, bytes_max, message)
+            }
+            JsonError::Depth { limit } => ErrorRecord::limit(
+                "json_depth",
+                limit as u64,
+                format!("{what} is nested deeper than {limit} levels (json_depth)"),
+            ),
+            other => ErrorRecord::new(Kind::Invalid, format!("{what} is no JSON that the host takes: {other}")),
+        })
     }
 }

@@ -3,10 +3,11 @@
 
 use std::path::PathBuf;
 
+use crate::model::error::{ErrorRecord, Kind};
 use crate::model::ids::Digest;
 
 /// Bytes that are no component that may be installed, and why. The way out is in the message.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidComponent {
     #[error("the file has {value} bytes; a component may have {limit} (component_bytes)")]
     TooLarge { limit: u64, value: u64 },
@@ -37,10 +38,24 @@ pub enum InvalidComponent {
     NoHandler { exports: String },
     #[error("the component does not fit the contract holdpoint:node@0.1: {what}")]
     Contract { what: String },
-    #[error("the component cannot be described: {what}")]
-    Describe { what: String },
+    #[error("the component cannot be described: {}", .error.message)]
+    Describe { error: ErrorRecord },
     #[error("the component describes itself with a bad {field}: {what}")]
     Description { field: &'static str, what: String },
+}
+
+impl InvalidComponent {
+    /// For whoever installs it: a limit is named as it is when a run meets it.
+    pub fn record(&self) -> ErrorRecord {
+        match self {
+            Self::TooLarge { limit, .. } => ErrorRecord::limit("component_bytes", *limit, self.to_string()),
+            Self::Describe { error } => {
+                let kind = if error.kind == Kind::Limit { Kind::Limit } else { Kind::Invalid };
+                ErrorRecord { kind, message: self.to_string(), more: error.more.clone() }
+            }
+            _ => ErrorRecord::new(Kind::Invalid, self.to_string()),
+        }
+    }
 }
 
 /// What the sandbox could not do.

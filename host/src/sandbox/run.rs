@@ -73,15 +73,13 @@ pub(super) async fn describe(
     .await;
     match (info, end) {
         (Some(info), End::Paused) => described(info),
-        (_, End::Failed { error, .. }) => {
-            let stderr = error.more.get("stderr").and_then(|text| text.as_str());
-            let what = match stderr {
-                Some(stderr) => format!("{}; it printed: {stderr}", error.message),
-                None => error.message,
-            };
-            Err(InvalidComponent::Describe { what })
+        (_, End::Failed { mut error, .. }) => {
+            if let Some(stderr) = error.more.get("stderr").and_then(|text| text.as_str()) {
+                error.message = format!("{}; it printed: {stderr}", error.message);
+            }
+            Err(InvalidComponent::Describe { error })
         }
-        _ => Err(InvalidComponent::Describe { what: "it did not return".into() }),
+        _ => Err(InvalidComponent::Describe { error: ErrorRecord::new(Kind::Invalid, "it did not return") }),
     }
 }
 

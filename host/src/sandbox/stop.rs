@@ -2,7 +2,7 @@
 
 use crate::model::error::{ErrorRecord, Kind};
 use crate::model::journal::Divergence;
-use crate::model::json::{Json, JsonError};
+use crate::model::json::Json;
 use crate::model::limits::Limits;
 
 /// Why the guest goes no further. Found again in the error that the call into it ends with.
@@ -41,19 +41,7 @@ pub(super) fn take_json(
     bound: (&str, u64),
     limits: &Limits,
 ) -> Result<Json, ErrorRecord> {
-    let (name, bytes_max) = bound;
-    Json::parse(text, limits.json(bytes_max)).map_err(|error| match error {
-        JsonError::Bytes { value, .. } => {
-            let message = format!("{what} has {value} bytes; at most {bytes_max} are taken ({name})");
-            ErrorRecord::limit(name, bytes_max, message)
-        }
-        JsonError::Depth { limit } => ErrorRecord::limit(
-            "json_depth",
-            limit as u64,
-            format!("{what} is nested deeper than {limit} levels (json_depth)"),
-        ),
-        other => ErrorRecord::new(Kind::Invalid, format!("{what} is no JSON that the host takes: {other}")),
-    })
+    limits.take_json(text, what, bound)
 }
 
 /// The beginning of a text from the guest, whole characters only.

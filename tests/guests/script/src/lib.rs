@@ -16,6 +16,7 @@
 //! | `{"ask": payload, "schema"?: .., "expires_ms"?: n, "default"?: ..}` | `interrupt` | the answer |
 //! | `{"ask_all": [payload, ..]}`, and the options above for all of them | `interrupt-all` | the list of answers |
 //! | `{"raw_ask": "text"}` | `interrupt` with that text as payload, JSON or not | the answer |
+//! | `{"ask_results": true}` | `interrupt` with all results so far as payload | the answer |
 //! | `{"effect": {"name", "key", "input"}}` | `perform` | `{"ok": outcome}` or `{"err": {"kind", "message" or "value"}}` |
 //! | `{"raw_effect": {"name", "key", "input": "text"}}` | the same, with that text as input | the same |
 //! | `{"steering": true}` | `instructions` | `[{"actor", "text"}, ..]` |

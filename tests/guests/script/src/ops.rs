@@ -65,6 +65,10 @@ impl Machine {
         let gives = match verb.as_str() {
             "ask" => parse(&interrupts::interrupt(&question(what.to_string(), op)))?,
             "raw_ask" => parse(&interrupts::interrupt(&question(text(what)?, op)))?,
+            "ask_results" => {
+                let payload = json!(self.results).to_string();
+                parse(&interrupts::interrupt(&question(payload, op)))?
+            }
             "ask_all" => {
                 let questions: Vec<_> =
                     list(what)?.iter().map(|payload| question(payload.to_string(), op)).collect();

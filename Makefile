@@ -1,0 +1,50 @@
+# Every target sets itself up, and can be run on a fresh machine.
+#
+# All of them build the same selection of packages, the workspace's default members, in the same profile:
+# cargo chooses the features of a dependency by what is selected with it, so `-p` or `--workspace` here would
+# build wasmtime once more, which takes minutes.
+
+HOLDPOINT := $(or $(CARGO_TARGET_DIR),target)/debug/holdpoint
+NODES := $(dir $(wildcard guests/*/Cargo.toml))
+TEST_NODES := $(dir $(wildcard tests/guests/*/Cargo.toml))
+
+.PHONY: help
+help:
+	@echo "make demo     the main job, from a run that is killed to the answer (ARGS=--yes: asks nobody)"
+	@echo "make test     all tests"
+	@echo "make lint     formatting and lints"
+	@echo "make bench    what a pause and a resume cost, beside what they must cost"
+	@echo "make host     the program: $(HOLDPOINT)"
+	@echo "make guests   the example nodes: target/components"
+
+.PHONY: demo
+demo: guests
+	$(HOLDPOINT) demo $(ARGS)
+
+.PHONY: test
+test: guests
+	$(HOLDPOINT) build $(TEST_NODES)
+	cargo test
+
+.PHONY: lint
+lint:
+	cargo fmt --all --check
+	cargo clippy --all-targets -- --deny warnings
+
+.PHONY: bench
+bench: guests
+	$(HOLDPOINT) build $(TEST_NODES)
+	cargo bench
+
+.PHONY: host
+host:
+	cargo build --bin holdpoint
+
+# What builds for wasm32-wasip2, where it is missing.
+.PHONY: toolchain
+toolchain:
+	.ci/toolchain
+
+.PHONY: guests
+guests: host toolchain
+	$(HOLDPOINT) build $(NODES)

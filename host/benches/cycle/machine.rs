@@ -1,0 +1,57 @@
+//! What the numbers were taken on. Linux says it in files; elsewhere less is said.
+
+use std::fs::read_to_string;
+use std::path::Path;
+
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The machine, in a line.
+pub fn line(dir: &Path) -> String {
+    let processor = read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(": ")?.1.to_owned())
+    });
+    let kernel = read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!(
+        "machine: {} cores ({}), {} {}; database on {}; {}",
+        cores(),
+        processor.as_deref().unwrap_or(std::env::consts::ARCH),
+        std::env::consts::OS,
+        kernel.trim(),
+        disk(dir).unwrap_or_else(|| "a disk unknown".into()),
+        load(),
+    )
+}
+
+pub fn load() -> String {
+    let load = read_to_string("/proc/loadavg").unwrap_or_default();
+    format!("load {}", load.split_whitespace().next().unwrap_or("unknown"))
+}
+
+/// Of the file system that holds `dir`: the mount with the longest path that leads there.
+fn disk(dir: &Path) -> Option<String> {
+    let dir = dir.canonicalize().ok()?;
+    let mounts = read_to_string("/proc/self/mounts").ok()?;
+    let mount = mounts
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ');
+            Some((words.next()?, words.next()?, words.next()?))
+        })
+        .filter(|(_, at, _)| dir.starts_with(at))
+        .max_by_key(|(_, at, _)| at.len())?;
+    Some(format!("{} ({})", mount.2, mount.0))
+}
+
+/// What this process has used of the processors, in user and kernel.
+pub fn cpu_us() -> Option<u64> {
+    // In ticks of a hundredth of a second, on every Linux that there is.
+    const TICK_US: u64 = 10_000;
+    let stat = read_to_string("/proc/self/stat").ok()?;
+    // The second field is the program's name, which may have spaces.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(ticks * TICK_US)
+}

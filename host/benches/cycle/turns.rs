@@ -1,0 +1,165 @@
+//! One thread at a time: start to pause, pause to completion, what they are measured against, and what they
+//! consist of; a turn does each once, and each turn begins with another.
+
+use std::time::{Duration, Instant};
+
+use holdpoint::{Command, RunConfig, RunStatus};
+
+use crate::parts::Parts;
+use crate::report::{Report, Samples};
+use crate::{Amount, Bench, node};
+
+/// Not counted: statements are prepared, files grow, branches are learnt.
+const WARM_UP: usize = 20;
+
+#[derive(Default)]
+pub struct Measured {
+    pub bare_commit: Samples,
+    pub bare_commit_at_once: Samples,
+    pub bare_call: Samples,
+    pub trip: Samples,
+    pub start: Samples,
+    pub resume: Samples,
+    pub load_absent: Samples,
+    pub commit_start: Samples,
+    pub load_paused: Samples,
+    pub values: Samples,
+    pub commit_resume: Samples,
+    pub run_start: Samples,
+    pub run_resume: Samples,
+}
+
+/// What one start or one resume does, counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counted {
+    pub statements: u64,
+    pub commits: u64,
+    pub instantiations: u64,
+}
+
+pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> anyhow::Result<()> {
+    let (start, resume) = count(bench).await?;
+    let mut parts = Parts::new(bench).await?;
+    let mut measured = Measured::default();
+    let began = Instant::now();
+    for i in 0..WARM_UP + amount.turns {
+        if i == WARM_UP {
+            measured = Measured::default();
+        }
+        if began.elapsed() > Duration::from_secs(amount.turns_s_max) {
+            break;
+        }
+        turn(bench, &mut parts, &mut measured, i).await?;
+    }
+    show(measured, start, resume, &parts, report);
+    Ok(())
+}
+
+async fn turn(bench: &mut Bench, parts: &mut Parts, m: &mut Measured, i: usize) -> anyhow::Result<()> {
+    const KINDS: usize = 7;
+    for kind in 0..KINDS {
+        match (i + kind) % KINDS {
+            0 => m.bare_commit.time(bench.bare_commit.commit(1)).await?,
+            1 => m.bare_call.time(bench.bare_call.call()).await?,
+            2 => cycle(bench, m, &format!("t{i}")).await?,
+            3 => parts.store(bench, m, &format!("p{i}")).await?,
+            4 => parts.sandbox(bench, m).await?,
+            5 => m.bare_commit_at_once.time(bench.bare_commit.commit_at_once()).await?,
+            _ => m.trip.time(bench.bare_commit.trip()).await?,
+        }
+    }
+    Ok(())
+}
+
+async fn cycle(bench: &Bench, m: &mut Measured, thread: &str) -> anyhow::Result<()> {
+    let input = node::input();
+    let paused = m.start.time(bench.graph.invoke(RunConfig::thread(thread), input)).await?;
+    anyhow::ensure!(paused.status == RunStatus::Interrupted, "{paused:#?}");
+    let command = Command::resume(node::answer());
+    let completed = m.resume.time(bench.graph.resume(RunConfig::thread(thread), command)).await?;
+    anyhow::ensure!(completed.status == RunStatus::Completed, "{completed:#?}");
+    Ok(())
+}
+
+async fn count(bench: &Bench) -> anyhow::Result<(Counted, Counted)> {
+    let mut m = Measured::default();
+    // The first cycle also opens connections.
+    cycle(bench, &mut m, "first").await?;
+    let before = counted(bench);
+    bench.graph.invoke(RunConfig::thread("counted"), node::input()).await?;
+    let between = counted(bench);
+    bench.graph.resume(RunConfig::thread("counted"), Command::resume(node::answer())).await?;
+    let after = counted(bench);
+    Ok((between.since(before), after.since(between)))
+}
+
+pub fn counted(bench: &Bench) -> Counted {
+    let store = bench.host.store().map(|store| store.counters()).unwrap_or_default();
+    Counted {
+        statements: store.statements,
+        commits: store.commits,
+        instantiations: bench.host.sandbox().counters().instantiations,
+    }
+}
+
+impl Counted {
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            statements: self.statements - before.statements,
+            commits: self.commits - before.commits,
+            instantiations: self.instantiations - before.instantiations,
+        }
+    }
+}
+
+fn show(mut m: Measured, start: Counted, resume: Counted, parts: &Parts, report: &mut Report) {
+    let turns = m.start.len();
+    let raw = m.bare_commit.p50() + m.bare_call.p50();
+    report.title(format!("One thread at a time ({turns} turns); raw is a bare commit and a bare call"));
+    report.times("bare commit of 3 rows", &mut m.bare_commit, None);
+    report.times("bare call up to the question", &mut m.bare_call, None);
+    report.times("start to paused", &mut m.start, Some(raw));
+    report.times("resume to completed", &mut m.resume, Some(raw));
+    for (what, counted) in [("start", start), ("resume", resume)] {
+        let Counted { statements, commits, instantiations } = counted;
+        report.line(format!(
+            "a {what}: {statements} statements, {commits} commit, {instantiations} instantiation"
+        ));
+    }
+
+    let whole = m.start.p50();
+    report.title("What a start consists of, each part measured alone");
+    let known = [
+        report.part("Store::load of a thread that is not there", &mut m.load_absent, whole, None),
+        report.part("Sandbox::run up to the question", &mut m.run_start, whole, Some(m.bare_call.p50())),
+        report.part("Store::commit of its rows", &mut m.commit_start, whole, Some(m.bare_commit.p50())),
+    ];
+    report.rest("start: the rest (plan, JSON, ids, tasks)", whole, &known);
+
+    let whole = m.resume.p50();
+    report.title("What a resume consists of");
+    let known = [
+        report.part("Store::load of the paused thread", &mut m.load_paused, whole, None),
+        report.part("Store::values of what the node reads", &mut m.values, whole, None),
+        report.part(
+            "Sandbox::run with the answer, to the end",
+            &mut m.run_resume,
+            whole,
+            Some(m.bare_call.p50()),
+        ),
+        report.part(
+            "Store::commit of its rows, resumed",
+            &mut m.commit_resume,
+            whole,
+            Some(m.bare_commit.p50()),
+        ),
+    ];
+    report.rest("resume: the rest (match, plan, JSON, tasks)", whole, &known);
+
+    report.title("What the store's share hangs on");
+    report.times("one statement that does nothing", &mut m.trip, None);
+    report.times("bare commit of 3 rows, handed over at once", &mut m.bare_commit_at_once, None);
+    for warning in parts.differences(start, resume) {
+        report.line(warning);
+    }
+}
