@@ -65,6 +65,8 @@ pub mod model;
 pub mod store;
 pub mod sandbox;
 pub mod engine;
+pub mod server;
+pub mod cli;
 
 pub use engine::{EffectFailure, EffectRequest, EngineError, Graph, Host, HostBuilder};
 pub use model::{

@@ -5,3 +5,5 @@
 mod world;
 mod pausing;
 mod answering;
+mod process;
+mod crashes;

@@ -87,7 +87,8 @@ pub fn artifacts() -> PathBuf {
 
 /// A component that `make guests` built.
 pub fn component(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/components").join(format!("{name}.wasm"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/components").join(format!("{name}.wasm"));
     assert!(path.exists(), "{} is not there; run the tests with `make test`", path.display());
     path.display().to_string()
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use dialoguer::console::style;
+use dialoguer::console::{Term, style};
 use dialoguer::{Input, Select};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -18,6 +18,7 @@ use tokio::process::Command;
 use super::Shell;
 use super::document::{Exit, Said};
 use super::failure::Failure;
+use super::stop::Signals;
 use super::{input, prose};
 use crate::engine::EngineError;
 use crate::model::{GraphSpec, Json, Limits};
@@ -62,18 +63,33 @@ pub struct Args {
 }
 
 pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
+    let mut signals = Signals::listen()?;
     let mut demo = Demo::prepare(&args, shell).await?;
-    let played = demo.play().await;
-    let all_true = played.is_ok() && demo.claims.iter().all(|(_, holds)| *holds);
+    let played = tokio::select! {
+        played = demo.play() => played,
+        () = signals.next() => Err(Failure::Stopped(STOPPED)),
+    };
+    if demo.attended {
+        // The prompt hides it while it waits.
+        let _ = Term::stderr().show_cursor();
+    }
+    let all_true = demo.claims.iter().all(|(_, holds)| *holds);
+    let stopped = matches!(played, Err(Failure::Stopped(_)));
     // What went wrong is there to be looked at.
-    if all_true && args.dir.is_none() {
+    if args.dir.is_none() && (stopped || played.is_ok() && all_true) {
         let _ = std::fs::remove_dir_all(&demo.dir);
     }
-    played.map_err(|failure| {
-        Failure::Host(format!("{failure}\nthe demo broke off; its files are in {}", demo.dir.display()))
-    })?;
-    Ok(demo.summary(args.dir.is_some()))
+    match played {
+        Ok(()) => Ok(demo.summary(args.dir.is_some())),
+        Err(stopped @ Failure::Stopped(_)) => Err(stopped),
+        Err(failure) => Err(Failure::Host(format!(
+            "{failure}\nthe demo broke off; its files are in {}",
+            demo.dir.display()
+        ))),
+    }
 }
+
+const STOPPED: &str = "the demo was stopped";
 
 struct Demo {
     /// Whether a person is here to answer.
@@ -100,7 +116,7 @@ struct Ended {
 impl Demo {
     async fn prepare(args: &Args, shell: &Shell) -> Result<Self, Failure> {
         let spec = GraphSpec::from_file(&args.graph).map_err(|error| {
-            Failure::Argument(format!(
+            Failure::argument(format!(
                 "{error}\nthe demo runs in the repository; --graph names another place"
             ))
         })?;
@@ -216,6 +232,9 @@ impl Demo {
         let asked = tokio::task::spawn_blocking(move || ask_person(&draft)).await;
         match asked {
             Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(dialoguer::Error::IO(error))) if error.kind() == io::ErrorKind::Interrupted => {
+                Err(Failure::Stopped(STOPPED))
+            }
             Ok(Err(error)) => Err(Failure::Host(format!("no answer: {error}"))),
             Err(error) => Err(Failure::Host(format!("no answer: {error}"))),
         }
@@ -428,7 +447,7 @@ fn desk(mut spec: GraphSpec, address: &str) -> Result<GraphSpec, Failure> {
     }
     let comment = spec.effects.get_mut("comment").and_then(|effect| effect.http.as_mut());
     let Some(comment) = comment else {
-        return Err(Failure::Argument("the demo's graph needs an effect `comment` with http".into()));
+        return Err(Failure::argument("the demo's graph needs an effect `comment` with http"));
     };
     comment.url = format!("http://{address}/comments");
     Ok(spec)
@@ -439,11 +458,11 @@ fn intruded(desk: &GraphSpec) -> Result<GraphSpec, Failure> {
     let mut spec = desk.clone();
     let draft = spec.nodes.get_mut("draft").and_then(|node| node.component.as_mut());
     let Some(draft) = draft else {
-        return Err(Failure::Argument("the demo's graph needs a node `draft` with a component".into()));
+        return Err(Failure::argument("the demo's graph needs a node `draft` with a component"));
     };
     let intruder = Path::new(draft.as_str()).with_file_name("intruder.wasm");
     if !intruder.exists() {
-        return Err(Failure::Argument(format!(
+        return Err(Failure::argument(format!(
             "{} is not there; build it with `make guests`",
             intruder.display()
         )));
@@ -454,12 +473,12 @@ fn intruded(desk: &GraphSpec) -> Result<GraphSpec, Failure> {
 
 fn issue(args: &Args) -> Result<Json, Failure> {
     let limits = Limits::default();
-    let bounds = limits.json(limits.state_bytes);
+    let bound = ("state_bytes", limits.state_bytes);
     if let Some(input) = &args.input {
-        return input::json("--input", input, bounds);
+        return input::json("--input", input, &limits, bound);
     }
     let file = args.graph.with_file_name("fixtures").join("issues.opened.json");
-    let webhook = input::json("the issue", &format!("@{}", file.display()), bounds)?;
+    let webhook = input::json("the issue", &format!("@{}", file.display()), &limits, bound)?;
     Ok(Json::object([("issue", &webhook)]))
 }
 
@@ -470,19 +489,19 @@ fn folder(named: Option<&Path>) -> Result<PathBuf, Failure> {
         None => std::env::temp_dir().join(format!("holdpoint-demo-{}", uuid::Uuid::now_v7())),
     };
     if dir.join("holdpoint.db").exists() {
-        return Err(Failure::Argument(format!(
+        return Err(Failure::argument(format!(
             "{} already holds a demo; name another folder",
             dir.display()
         )));
     }
-    let failed = |error| Failure::Argument(format!("{} cannot be used: {error}", dir.display()));
+    let failed = |error| Failure::argument(format!("{} cannot be used: {error}", dir.display()));
     std::fs::create_dir_all(&dir).map_err(failed)?;
     dir.canonicalize().map_err(failed)
 }
 
 fn write(path: &Path, content: &str) -> Result<(), Failure> {
     std::fs::write(path, content)
-        .map_err(|error| Failure::Argument(format!("{} cannot be written: {error}", path.display())))
+        .map_err(|error| Failure::argument(format!("{} cannot be written: {error}", path.display())))
 }
 
 fn ask_person(draft: &str) -> dialoguer::Result<Value> {

@@ -201,7 +201,7 @@ pub mod tests {
 
     #[test]
     fn an_error_is_a_document_too() {
-        let said = Said::failed(&Failure::Argument("no".into()));
+        let said = Said::failed(&Failure::argument("no"));
         let document: Value = serde_json::from_str(&said.document).unwrap();
         assert_eq!(document, json!({ "status": "failed", "error": { "kind": "invalid", "message": "no" } }));
         assert_eq!(said.exit.code(), 2);

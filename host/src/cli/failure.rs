@@ -12,16 +12,16 @@ pub enum Failure {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// An argument, or what it names, is not what it must be.
-    #[error("{0}")]
-    Argument(String),
+    #[error("{}", .0.message)]
+    Argument(ErrorRecord),
     /// What is asked about is not there.
     #[error("{0}")]
     NotThere(String),
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// Told to stop before anything was begun.
-    #[error("stopped before the run began; nothing was written")]
-    Stopped,
+    /// Told to stop, with no run to go on with.
+    #[error("{0}")]
+    Stopped(&'static str),
     /// The machine lacks something, or the demo's claims do not hold.
     #[error("{0}")]
     Host(String),
@@ -34,6 +34,10 @@ impl From<StoreError> for Failure {
 }
 
 impl Failure {
+    pub fn argument(message: impl Into<String>) -> Self {
+        Self::Argument(ErrorRecord::new(Kind::Invalid, message))
+    }
+
     pub fn exit(&self) -> Exit {
         match self {
             Self::Engine(error) => of_engine(error),
@@ -46,7 +50,7 @@ impl Failure {
                 | BuildError::OneFile { .. } => Exit::Usage,
                 _ => Exit::Failed,
             },
-            Self::Stopped => Exit::Stopped,
+            Self::Stopped(_) => Exit::Stopped,
             Self::Host(_) => Exit::Failed,
         }
     }
@@ -55,9 +59,10 @@ impl Failure {
         let kind = match self {
             Self::Engine(EngineError::Sandbox(SandboxError::Invalid(_))) => Kind::Invalid,
             Self::Engine(error) => return error.record(),
-            Self::Argument(_) | Self::Build(_) => Kind::Invalid,
+            Self::Argument(error) => return error.clone(),
+            Self::Build(_) => Kind::Invalid,
             Self::NotThere(_) => Kind::NotFound,
-            Self::Stopped => Kind::Busy,
+            Self::Stopped(_) => Kind::Busy,
             Self::Host(_) => Kind::Store,
         };
         ErrorRecord::new(kind, self.to_string())
@@ -69,7 +74,7 @@ impl Failure {
 fn of_engine(error: &EngineError) -> Exit {
     match error {
         EngineError::Refused(refused) => match refused.error.kind {
-            Kind::Invalid => Exit::Usage,
+            Kind::Invalid | Kind::Limit => Exit::Usage,
             Kind::Store => Exit::Failed,
             _ => Exit::Refused,
         },
@@ -117,7 +122,7 @@ mod tests {
             ),
             (closed().into(), Exit::Failed, Kind::Store),
             (EngineError::Stopped.into(), Exit::Stopped, Kind::Busy),
-            (Failure::Argument(String::new()), Exit::Usage, Kind::Invalid),
+            (Failure::argument(""), Exit::Usage, Kind::Invalid),
             (Failure::NotThere(String::new()), Exit::Refused, Kind::NotFound),
         ] {
             assert_eq!((failure.exit(), failure.record().kind), (exit, kind), "{failure:?}");

@@ -7,26 +7,32 @@ use std::io::{self, Read};
 use serde_json::Value;
 
 use super::failure::Failure;
-use crate::model::{InterruptId, Json, JsonBounds};
+use crate::model::{InterruptId, Json, Kind, Limits};
+
+/// A field of [`Limits`] and its value.
+pub type Bound = (&'static str, u64);
 
 /// Reads what an argument stands for. `what` names the argument in errors.
-pub fn json(what: &str, argument: &str, bounds: JsonBounds) -> Result<Json, Failure> {
-    let refuse = |why: String| Err(Failure::Argument(why));
+pub fn json(what: &str, argument: &str, limits: &Limits, bound: Bound) -> Result<Json, Failure> {
+    let refuse = |why: String| Err(Failure::argument(format!("{what}: {why}")));
     let (text, source) = match argument.strip_prefix('@') {
-        None if argument == "-" => match text(io::stdin(), bounds) {
-            Ok(text) => (text, "standard input".to_owned()),
-            Err(error) => return refuse(format!("{what}: cannot read standard input: {error}")),
+        None if argument == "-" => match text(io::stdin(), bound) {
+            Ok(text) => (text, Some("standard input")),
+            Err(error) => return refuse(format!("cannot read standard input: {error}")),
         },
-        None => (argument.to_owned(), String::new()),
-        Some("") => return refuse(format!("{what}: '@' is followed by a file's name")),
-        Some(file) => match std::fs::File::open(file).and_then(|open| text(open, bounds)) {
-            Ok(text) => (text, file.to_owned()),
-            Err(error) => return refuse(format!("{what}: cannot read {file}: {error}")),
+        None => (argument.to_owned(), None),
+        Some("") => return refuse("'@' is followed by a file's name".into()),
+        Some(file) => match std::fs::File::open(file).and_then(|open| text(open, bound)) {
+            Ok(text) => (text, Some(file)),
+            Err(error) => return refuse(format!("cannot read {file}: {error}")),
         },
     };
-    Json::parse(&text, bounds).or_else(|error| {
-        let whose = if source.is_empty() { what.to_owned() } else { format!("{what} ({source})") };
-        refuse(format!("{whose} is not taken: {error}{}", hint(argument, &source)))
+    let whose = source.map_or(what.to_owned(), |source| format!("{what} ({source})"));
+    limits.take_json(&text, &whose, bound).map_err(|mut error| {
+        if source.is_none() && error.kind == Kind::Invalid {
+            error.message.push_str(&hint(argument));
+        }
+        Failure::Argument(error)
     })
 }
 
@@ -34,32 +40,30 @@ pub fn json(what: &str, argument: &str, bounds: JsonBounds) -> Result<Json, Fail
 pub fn answers(
     what: &str,
     argument: &str,
-    bounds: JsonBounds,
+    limits: &Limits,
+    bound: Bound,
 ) -> Result<BTreeMap<InterruptId, Value>, Failure> {
-    let map = json(what, argument, bounds)?;
-    let Some(members) = map.members() else {
-        return Err(Failure::Argument(format!(
-            "{what} takes an object from interrupt ids to answers; this is {}",
-            map.kind()
-        )));
-    };
+    let map = json(what, argument, limits, bound)?;
+    let refuse = |why: String| Failure::argument(format!("{what}: {why}"));
+    let members = map.members().ok_or_else(|| {
+        refuse(format!("it takes an object from interrupt ids to answers; this is {}", map.kind()))
+    })?;
     let mut answers = BTreeMap::new();
     for (key, value) in members {
-        let id: InterruptId = key.parse().map_err(|error| Failure::Argument(format!("{what}: {error}")))?;
+        let id: InterruptId =
+            key.parse().map_err(|error: crate::model::ids::InvalidName| refuse(error.to_string()))?;
         if answers.insert(id, value.value()).is_some() {
-            return Err(Failure::Argument(format!(
-                "{what}: the interrupt {id} stands twice, differently spelled"
-            )));
+            return Err(refuse(format!("the interrupt {id} stands twice, differently spelled")));
         }
     }
     Ok(answers)
 }
 
 /// One byte more than is taken, so that what is too large is refused as such and not read to its end.
-fn text(source: impl Read, bounds: JsonBounds) -> io::Result<String> {
+fn text(source: impl Read, (_, bytes_max): Bound) -> io::Result<String> {
     let mut bytes = Vec::new();
-    source.take((bounds.bytes_max as u64).saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() > bounds.bytes_max {
+    source.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
         // It is refused for its length, wherever it was cut.
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
     }
@@ -67,9 +71,9 @@ fn text(source: impl Read, bounds: JsonBounds) -> io::Result<String> {
 }
 
 /// Most who write no JSON here meant a string.
-fn hint(argument: &str, source: &str) -> String {
+fn hint(argument: &str) -> String {
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '_' | '.' | '-' | '!' | '?' | ',');
-    if source.is_empty() && !argument.is_empty() && argument.chars().all(is_word) {
+    if !argument.is_empty() && argument.chars().all(is_word) {
         format!("; a string has quotes of its own: '\"{argument}\"'")
     } else {
         String::new()
@@ -81,7 +85,8 @@ mod tests {
     use super::*;
 
     fn said(argument: &str) -> String {
-        match json("VALUE", argument, JsonBounds { bytes_max: 40, depth_max: 4 }) {
+        let limits = Limits { json_depth: 4, ..Limits::default() };
+        match json("VALUE", argument, &limits, ("answer_bytes", 40)) {
             Ok(json) => json.to_string(),
             Err(failure) => failure.to_string(),
         }
@@ -93,12 +98,12 @@ mod tests {
         assert_eq!(said("-7"), "-7");
         for (argument, part) in [
             ("approved", r#"'"approved"'"#),
-            ("[1,", "VALUE is not taken"),
+            ("[1,", "VALUE is no JSON"),
             (r#"{"a":1,"a":2}"#, "stands twice"),
             ("[[[[[1]]]]]", "deeper than 4"),
             ("@", "a file's name"),
             ("@/nowhere/x.json", "cannot read /nowhere/x.json"),
-            (&format!("\"{}\"", "x".repeat(40)), "at most 40"),
+            (&format!("\"{}\"", "x".repeat(40)), "at most 40 are taken (answer_bytes)"),
         ] {
             let said = said(argument);
             assert!(said.contains(part), "{argument}: {said}");
@@ -108,13 +113,13 @@ mod tests {
 
     #[test]
     fn answers_are_by_id() {
-        let bounds = JsonBounds::TRUSTED;
+        let answers = |map: &str| answers("--answers", map, &Limits::default(), ("state_bytes", 1_000));
         let id = "00000000-0000-0000-0000-00000000000a";
-        let map = answers("--answers", &format!(r#"{{"{id}": false}}"#), bounds).unwrap();
+        let map = answers(&format!(r#"{{"{id}": false}}"#)).unwrap();
         assert_eq!(map[&id.parse().unwrap()], Value::Bool(false));
-        assert!(answers("--answers", "[]", bounds).is_err());
-        assert!(answers("--answers", r#"{"one": 1}"#, bounds).is_err());
+        assert!(answers("[]").is_err());
+        assert!(answers(r#"{"one": 1}"#).is_err());
         let twice = format!(r#"{{"{id}": 1, "{}": 2}}"#, id.to_uppercase());
-        assert!(answers("--answers", &twice, bounds).is_err());
+        assert!(answers(&twice).is_err());
     }
 }

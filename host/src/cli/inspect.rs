@@ -57,7 +57,7 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
 }
 
 async fn installed(shell: &Shell, digest: &str) -> Result<Vec<u8>, Failure> {
-    let digest: Digest = digest.parse().map_err(|error| Failure::Argument(format!("{error}")))?;
+    let digest: Digest = digest.parse().map_err(|error| Failure::argument(format!("{error}")))?;
     let host = shell.known_host().await?;
     let bytes = store(&host)?.component(&tenant(), digest).await?;
     host.close().await;
@@ -110,12 +110,12 @@ fn names(bytes: &[u8]) -> (Vec<String>, Vec<String>) {
 }
 
 fn text(inspection: &Inspection) -> String {
-    let mut text = format!(
-        "{}\n{}  {} kB\n",
-        harmless(&inspection.component),
-        inspection.digest,
-        inspection.bytes.div_ceil(1000)
-    );
+    let digest = inspection.digest.to_string();
+    let mut text = String::new();
+    if inspection.component != digest {
+        let _ = writeln!(text, "{}", harmless(&inspection.component));
+    }
+    let _ = writeln!(text, "{digest}  {} kB", inspection.bytes.div_ceil(1000));
     if let Some(info) = &inspection.declares {
         let _ = writeln!(text, "\n{} {}", harmless(&info.name), harmless(&info.version));
         for (what, names) in [

@@ -1,7 +1,7 @@
 //! The command line: one file a command. Here: the commands in the order that a newcomer needs them, what
 //! all of them share, and how what they say reaches the terminal or the program that called.
 //!
-//! The environment is read here and nowhere below.
+//! The environment is read in this layer and in none below.
 
 mod build;
 mod r#continue;
@@ -18,6 +18,8 @@ mod threads;
 
 mod answer;
 mod document;
+#[cfg(feature = "failpoints")]
+mod failpoints;
 mod failure;
 mod input;
 mod prose;
@@ -41,7 +43,8 @@ use document::{Exit, Said};
 use failure::Failure;
 use screen::Screen;
 
-const SHORT_ABOUT: &str = "Runs graphs of sandboxed nodes that can stop to ask a person, and go on from there";
+const SHORT_ABOUT: &str =
+    "Runs graphs of sandboxed nodes that can stop to ask a person, and go on from there";
 const ABOUT: &str = "\
 Runs graphs of sandboxed nodes that can stop to ask a person, and go on from where they stopped.
 
@@ -180,6 +183,9 @@ struct Options {
 
 /// Reads the command line, carries it out, says what came of it.
 pub fn main() -> ExitCode {
+    #[cfg(feature = "failpoints")]
+    let _scenario = failpoints::listen();
+
     let args: Vec<OsString> = std::env::args_os().collect();
     let asked = Cli::command().try_get_matches_from(&args);
     let (cli, shell) = match asked
@@ -249,7 +255,7 @@ fn misused(error: &clap::Error, as_document: bool) -> ExitCode {
     if as_document {
         let message = error.to_string();
         let message = message.trim().trim_start_matches("error: ").to_owned();
-        let _ = writeln!(io::stdout(), "{}", Said::failed(&Failure::Argument(message)).document);
+        let _ = writeln!(io::stdout(), "{}", Said::failed(&Failure::argument(message)).document);
     } else {
         let _ = error.print();
     }

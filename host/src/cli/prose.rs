@@ -96,12 +96,14 @@ pub fn status(status: RunStatus) -> StyledObject<&'static str> {
 }
 
 pub fn error_text(error: &ErrorRecord) -> String {
-    let mut text = format!("\n{} {}\n", style(format!("{}:", error.kind)).red(), harmless(&error.message));
-    for (key, value) in &error.more {
-        // These two say what the message says.
-        if key == "node" || key == "task_id" {
-            continue;
-        }
+    let node = error.more.get("node").and_then(Value::as_str);
+    let kind = match node {
+        Some(node) => format!("{} ({}):", error.kind, harmless(node)),
+        None => format!("{}:", error.kind),
+    };
+    let mut text = format!("\n{} {}\n", style(kind).red(), harmless(&error.message));
+    // Which task it was, the node says for short.
+    for (key, value) in error.more.iter().filter(|(key, _)| *key != "node" && *key != "task_id") {
         let _ = writeln!(text, "    {key}: {}", short(value));
     }
     text
@@ -233,7 +235,7 @@ mod tests {
     fn an_error_shows_its_particulars() {
         let error = ErrorRecord::limit("fuel", 7, "out of fuel").with("node", "draft");
         assert_eq!(error.kind, Kind::Limit);
-        assert_eq!(error_text(&error), "\nlimit: out of fuel\n    limit: \"fuel\"\n    value: 7\n");
+        assert_eq!(error_text(&error), "\nlimit (draft): out of fuel\n    limit: \"fuel\"\n    value: 7\n");
     }
 
     #[test]

@@ -95,11 +95,11 @@ async fn answer(shell: &Shell, host: &Host, args: &Args, command: Command) -> Re
 fn command(args: &Args) -> Result<Command, Failure> {
     let limits = Limits::default();
     let command = match (&args.value, &args.answers) {
-        (Some(value), _) => {
-            Command::resume(input::json("VALUE", value, limits.json(limits.answer_bytes))?.value())
-        }
+        (Some(value), _) => Command::resume(
+            input::json("VALUE", value, &limits, ("answer_bytes", limits.answer_bytes))?.value(),
+        ),
         (None, Some(map)) => {
-            Command::answers(input::answers("--answers", map, limits.json(limits.state_bytes))?)
+            Command::answers(input::answers("--answers", map, &limits, ("state_bytes", limits.state_bytes))?)
         }
         (None, None) => Command::proceed(),
     };
@@ -127,7 +127,7 @@ async fn thread(host: &Host, args: &Args) -> Result<ThreadId, Failure> {
         (Some(thread), _) => Ok(thread),
         (None, Some(thread)) => Ok(thread.clone()),
         // The groups of `Args` ask for one of them.
-        (None, None) => Err(Failure::Argument("name the thread: --thread ID".into())),
+        (None, None) => Err(Failure::argument("name the thread: --thread ID")),
     }
 }
 

@@ -41,7 +41,7 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     // Before the database is made: a mistake here should leave nothing behind.
     let spec = GraphSpec::from_file(&args.graph).map_err(crate::engine::EngineError::from)?;
     let limits = crate::model::Limits::default();
-    let input = input::json("--input", &args.input, limits.json(limits.state_bytes))?;
+    let input = input::json("--input", &args.input, &limits, ("state_bytes", limits.state_bytes))?;
     let host = shell.host().await?;
     let said = start(shell, &host, &args.thread, &spec, &input).await;
     host.close().await;
@@ -58,7 +58,7 @@ async fn start(
     let mut stop = Stop::listen(host, &shell.screen)?;
     let graph = tokio::select! {
         graph = host.compile(spec) => graph?,
-        () = stop.asked() => return Err(Failure::Stopped),
+        () = stop.asked() => return Err(Failure::Stopped("stopped before the run began")),
     };
     let done = graph.invoke(RunConfig::thread(thread.as_str()), input.value()).await;
     prose::invocation(shell, host, thread, done).await

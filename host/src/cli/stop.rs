@@ -18,8 +18,7 @@ pub struct Stop {
 impl Stop {
     /// From here on a signal stops the host instead of the process.
     pub fn listen(host: &Host, screen: &Screen) -> Result<Self, Failure> {
-        let mut signals = Signals::listen()
-            .map_err(|error| Failure::Host(format!("this process cannot listen for signals: {error}")))?;
+        let mut signals = Signals::listen()?;
         let (ask, asked) = watch::channel(false);
         let (host, screen) = (host.clone(), screen.clone());
         tokio::spawn(async move {
@@ -52,18 +51,22 @@ pub async fn linger() {
     }
 }
 
-struct Signals {
+/// Those that ask to stop; from here on they do nothing else.
+pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn listen() -> io::Result<Self> {
-        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-        Ok(Self { interrupt, terminate })
+    pub fn listen() -> Result<Self, Failure> {
+        let signal = |kind| {
+            signal(kind)
+                .map_err(|error| Failure::Host(format!("this process cannot listen for signals: {error}")))
+        };
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn next(&mut self) {
+    pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -18,7 +18,10 @@ pub struct Channels {
 enum Held {
     Whole(Json),
     /// What this invocation appended to a value that nobody has read yet.
-    Tail { base: Option<Version>, text: String },
+    Tail {
+        base: Option<Version>,
+        text: String,
+    },
 }
 
 impl Channels {
@@ -31,7 +34,11 @@ impl Channels {
     }
 
     /// Has these at hand. Without a ledger everything is at hand already.
-    pub async fn load(&mut self, names: impl Iterator<Item = &ChannelName>, ledger: Option<&Ledger>) -> Result<(), Lost> {
+    pub async fn load(
+        &mut self,
+        names: impl Iterator<Item = &ChannelName>,
+        ledger: Option<&Ledger>,
+    ) -> Result<(), Lost> {
         let mut wanted: Vec<(ChannelName, Version)> = Vec::new();
         for name in names {
             let base = match self.held.get(name) {
@@ -40,7 +47,9 @@ impl Channels {
                 None => self.versions.get(name).copied(),
             };
             match base {
-                Some(version) if !wanted.iter().any(|(known, _)| known == name) => wanted.push((name.clone(), version)),
+                Some(version) if !wanted.iter().any(|(known, _)| known == name) => {
+                    wanted.push((name.clone(), version))
+                }
                 Some(_) => {}
                 None => self.join(name, None),
             }

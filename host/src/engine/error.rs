@@ -46,8 +46,12 @@ impl EngineError {
                 Kind::NotFound
             }
             Self::GraphFile(_) | Self::ComponentFile { .. } | Self::Graph(_) => Kind::Invalid,
-            Self::Component { source, .. } | Self::Sandbox(SandboxError::Invalid(source)) => source.record().kind,
-            Self::Store(_) | Self::Sandbox(_) | Self::HandlerPanicked { .. } | Self::Attempt { .. } => Kind::Store,
+            Self::Component { source, .. } | Self::Sandbox(SandboxError::Invalid(source)) => {
+                source.record().kind
+            }
+            Self::Store(_) | Self::Sandbox(_) | Self::HandlerPanicked { .. } | Self::Attempt { .. } => {
+                Kind::Store
+            }
             Self::Stopped => Kind::Busy,
         }
     }

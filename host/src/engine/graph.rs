@@ -8,6 +8,7 @@ use super::error::EngineError;
 use super::host::Host;
 use super::ledger::Ledger;
 use super::plan;
+use super::resume::{RACES_MAX, too_many_races};
 use super::session::Session;
 use super::task::Invocation;
 use crate::model::command::{Command, ResumeTarget, RunConfig};
@@ -52,34 +53,29 @@ impl Graph {
         let Ok(_only) = lock.try_lock() else {
             return Err(busy(&thread, None).into());
         };
-        self.host
-            .guarded(async |_| {
-                let before = store.load(&self.host.tenant, &thread).await?;
-                if let Some(refused) = before.as_ref().and_then(|before| refuse_input(&thread, before)) {
-                    return Err(refused.into());
-                }
-                let secret = before.as_ref().map_or_else(rand_secret, |before| before.secret);
-                let ids = (RunId::fresh(), CheckpointId::fresh());
-                let expect = match &before {
-                    None => Expect::Absent { secret },
-                    Some(before) => Expect::At { head: before.head, epoch: before.epoch },
-                };
-                let has_owner = before.as_ref().is_some_and(|before| before.lease.is_some());
-                let head = before.as_ref().map_or(ids.1, |before| before.head);
-                let invocation =
-                    self.host.invocation(&store, &thread, self.compiled.clone(), (expect, head), has_owner);
-                let thread = Some(thread.clone());
-                let started = Session::start(
-                    invocation.clone(),
-                    thread,
-                    secret,
-                    before.as_ref(),
-                    ids,
-                    input.clone(),
-                );
-                Ok((invocation, started.await))
-            })
-            .await
+        for _ in 0..RACES_MAX {
+            let before = store.load(&self.host.tenant, &thread).await?;
+            if let Some(refused) = before.as_ref().and_then(|before| refuse_input(&thread, before)) {
+                return Err(refused.into());
+            }
+            let secret = before.as_ref().map_or_else(rand_secret, |before| before.secret);
+            let ids = (RunId::fresh(), CheckpointId::fresh());
+            let expect = match &before {
+                None => Expect::Absent { secret },
+                Some(before) => Expect::At { head: before.head, epoch: before.epoch },
+            };
+            let has_owner = before.as_ref().is_some_and(|before| before.lease.is_some());
+            let head = before.as_ref().map_or(ids.1, |before| before.head);
+            let invocation =
+                self.host.invocation(&store, &thread, self.compiled.clone(), (expect, head), has_owner);
+            let named = Some(thread.clone());
+            let (before, input) = (before.as_ref(), input.clone());
+            let started = Session::start(invocation.clone(), named, secret, before, ids, input).await;
+            if let Some(execution) = self.host.drive(&invocation, started).await? {
+                return Ok(execution);
+            }
+        }
+        Err(too_many_races())
     }
 
     /// Answers what is pending on a thread of this graph.
@@ -124,12 +120,9 @@ impl Host {
             fault: Default::default(),
         });
         let ids = (RunId::fresh(), CheckpointId::fresh());
-        self.guarded(async |_| {
-            let started =
-                Session::start(invocation.clone(), None, rand_secret(), None, ids, input.clone()).await;
-            Ok((invocation.clone(), started))
-        })
-        .await
+        let started = Session::start(invocation.clone(), None, rand_secret(), None, ids, input).await;
+        // Without a thread there is nobody to race with.
+        self.drive(&invocation, started).await?.ok_or_else(too_many_races)
     }
 
     pub(super) fn invocation(
@@ -159,10 +152,7 @@ impl Host {
         })
     }
 
-    pub(super) fn thread_named(
-        &self,
-        config: &RunConfig,
-    ) -> Result<Option<ThreadId>, EngineError> {
+    pub(super) fn thread_named(&self, config: &RunConfig) -> Result<Option<ThreadId>, EngineError> {
         let named = config.thread_id().transpose();
         Ok(named.map_err(|error| Refused::plain(Kind::Invalid, error.to_string()))?)
     }

@@ -19,8 +19,8 @@ impl GraphSpec {
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|source| GraphFileError::Read { path: shown.clone(), source })?;
-        let mut spec = Self::from_toml(&text)
-            .map_err(|message| GraphFileError::Parse { path: shown, message })?;
+        let mut spec =
+            Self::from_toml(&text).map_err(|message| GraphFileError::Parse { path: shown, message })?;
         let folder = path.parent().unwrap_or(Path::new("."));
         for node in spec.nodes.values_mut() {
             for file in [&mut node.component, &mut node.graph].into_iter().flatten() {

@@ -107,9 +107,7 @@ fn parse(http: &HttpSpec) -> Result<Url, String> {
 }
 
 fn refusal(authority: &str) -> String {
-    format!(
-        "{authority} is not a public address, and the operator has not opened it (--egress {authority})"
-    )
+    format!("{authority} is not a public address, and the operator has not opened it (--egress {authority})")
 }
 
 async fn outcome(mut response: reqwest::Response) -> Result<Value, EffectFailure> {

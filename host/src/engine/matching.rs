@@ -43,10 +43,8 @@ pub fn matching(
     if let Some(id) = target.and_then(|target| target.interrupt_id) {
         pending(interrupts, id)?;
     }
-    let fits: Vec<&InterruptRow> = interrupts
-        .iter()
-        .filter(|row| row.state == InterruptState::Pending && within(row, target))
-        .collect();
+    let fits: Vec<&InterruptRow> =
+        interrupts.iter().filter(|row| row.state == InterruptState::Pending && within(row, target)).collect();
     let deliveries = match resume {
         Resume::Value(value) => vec![(the_one(&fits, target)?, value)],
         Resume::Answers(answers) => {

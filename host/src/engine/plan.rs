@@ -137,7 +137,9 @@ pub fn undeclared<'a>(
     let name: String = name.chars().take(80).collect();
     ErrorRecord::new(
         Kind::Undeclared,
-        format!("node {node} used the {what} {name:?}, which the graph does not grant it; granted: {granted}"),
+        format!(
+            "node {node} used the {what} {name:?}, which the graph does not grant it; granted: {granted}"
+        ),
     )
     .with("what", what)
     .with("name", name)

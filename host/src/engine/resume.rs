@@ -17,11 +17,12 @@ use crate::model::command::{Command, Resume, ResumeTarget, RunConfig};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{InterruptId, ThreadId};
+use crate::model::json::Json;
 use crate::store::{Expect, Store, ThreadSnapshot};
 
 /// How often an invocation that lost a race starts over before it gives up. Each time somebody else got
 /// further, so this is reached only where very many answer one thread at once.
-const RACES_MAX: usize = 32;
+pub(super) const RACES_MAX: usize = 32;
 
 impl Host {
     /// Answers what is pending on a thread, on the graph and components that its run is pinned to.
@@ -55,45 +56,105 @@ impl Host {
         command: Command,
     ) -> Result<Execution, EngineError> {
         let lock = self.shared.thread_lock(&self.tenant, thread);
-        let _only = lock.lock().await;
         // What the command was first found to be for. If somebody else is faster, it must not slip on to
-        // the question that came after.
-        let mut matched: Option<Vec<Delivery>> = None;
-        if let Some(request_id) = &command.request_id
-            && let Some(request) = store.request(&self.tenant, thread, request_id).await?
-        {
-            return match request.reply {
-                Some(reply) => serde_json::from_str(reply.as_str()).map_err(|error| {
-                    let what = format!("the reply on record for request {request_id} is damaged: {error}");
-                    Refused::plain(Kind::Store, what).into()
-                }),
-                // Accepted by a process that died: the answer is kept, what is left is to go on.
-                None => self.go_on(store, thread).await,
-            };
+        // the question that came after: not if the race is lost, and not while it waits its turn.
+        let mut found: Option<Result<Vec<Delivery>, NoMatch>> = None;
+        let _only = match lock.try_lock() {
+            Ok(only) => only,
+            Err(_) => {
+                let snapshot = self.load(store, thread).await?;
+                let limits = &self.shared.limits;
+                let first = matching(&snapshot.interrupts, target.as_ref(), &command.resume, limits);
+                match first {
+                    // A request that names itself may be at work right now: that is seen when it is done.
+                    Err(no_match) if command.request_id.is_none() => {
+                        return Err(self.unmatched(store, thread, &snapshot, no_match).await?.into());
+                    }
+                    first => found = Some(first),
+                }
+                lock.lock().await
+            }
+        };
+        if let Some(reply) = self.replied(store, thread, &command).await? {
+            return Ok(reply);
         }
-        self.guarded(async |_| {
+        match self.deliver(store, thread, target, &command, found).await {
+            // Perhaps by this very request, sent to another process at the same time.
+            Err(EngineError::Refused(refused)) => match self.replied(store, thread, &command).await? {
+                Some(reply) => Ok(reply),
+                None => Err(EngineError::Refused(refused)),
+            },
+            delivered => delivered,
+        }
+    }
+
+    async fn deliver(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        target: Option<ResumeTarget>,
+        command: &Command,
+        mut found: Option<Result<Vec<Delivery>, NoMatch>>,
+    ) -> Result<Execution, EngineError> {
+        for _ in 0..RACES_MAX {
             let snapshot = self.load(store, thread).await?;
-            self.expect(&snapshot, &target, &command)?;
-            let resume = match &matched {
+            self.expect(&snapshot, &target, command)?;
+            let resume = match found {
                 None => command.resume.clone(),
-                Some(deliveries) => Resume::Answers(
-                    deliveries.iter().map(|d| (d.interrupt, d.value.value())).collect(),
-                ),
+                Some(Ok(deliveries)) => {
+                    Resume::Answers(deliveries.iter().map(|d| (d.interrupt, d.value.value())).collect())
+                }
+                Some(Err(no_match)) => {
+                    return Err(self.unmatched(store, thread, &snapshot, no_match).await?.into());
+                }
             };
-            let found = matching(&snapshot.interrupts, target.as_ref(), &resume, &self.shared.limits);
-            let deliveries = match found {
+            let matched = matching(&snapshot.interrupts, target.as_ref(), &resume, &self.shared.limits);
+            let deliveries = match matched {
                 Ok(deliveries) => deliveries,
-                Err(no_match) => return Err(self.unmatched(store, thread, &snapshot, no_match).await?.into()),
+                Err(no_match) => {
+                    return Err(self.unmatched(store, thread, &snapshot, no_match).await?.into());
+                }
             };
             if self.is_run_elsewhere(&snapshot) {
                 return Err(busy(thread, Some(&snapshot)).into());
             }
-            matched = Some(deliveries.clone());
+            found = Some(Ok(deliveries.clone()));
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
             session.accept(deliveries, command.actor.clone(), command.request_id.clone()).await;
-            Ok((invocation, Ok(session)))
+            if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
+                return Ok(execution);
+            }
+        }
+        Err(too_many_races())
+    }
+
+    /// The reply to a request that was sent before.
+    async fn replied(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        command: &Command,
+    ) -> Result<Option<Execution>, EngineError> {
+        let Some(request_id) = &command.request_id else {
+            return Ok(None);
+        };
+        let Some(request) = store.request(&self.tenant, thread, request_id).await? else {
+            return Ok(None);
+        };
+        let mut reply = request.reply;
+        if reply.is_none() {
+            // Accepted by a process that is still at it, or died: its answer is kept, what is left is to go on.
+            let execution = self.go_on(store, thread, Some(request_id)).await?;
+            reply = store.request(&self.tenant, thread, request_id).await?.and_then(|request| request.reply);
+            if reply.is_none() {
+                return Ok(Some(execution));
+            }
+        }
+        let reply = reply.unwrap_or_else(Json::null);
+        serde_json::from_str(reply.as_str()).map(Some).map_err(|error| {
+            let what = format!("the reply on record for request {request_id} is damaged: {error}");
+            Refused::plain(Kind::Store, what).into()
         })
-        .await
     }
 
     /// Goes on with a run whose process died or was stopped. Delivers nothing; where only answers are
@@ -102,10 +163,42 @@ impl Host {
         let (store, thread) = self.durable(&config)?;
         let lock = self.shared.thread_lock(&self.tenant, &thread);
         let _only = lock.lock().await;
-        self.go_on(&store, &thread).await
+        self.go_on(&store, &thread, None).await
     }
 
-    async fn go_on(&self, store: &Store, thread: &ThreadId) -> Result<Execution, EngineError> {
+    /// For a request that was accepted: there is nothing to refuse, however the run ended since.
+    async fn go_on(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        request_id: Option<&str>,
+    ) -> Result<Execution, EngineError> {
+        for _ in 0..RACES_MAX {
+            let snapshot = self.let_go(store, thread).await?;
+            match snapshot.status {
+                RunStatus::Running => {}
+                RunStatus::Interrupted => return Ok(shown(thread, &snapshot)),
+                _ if request_id.is_some() => return Ok(shown(thread, &snapshot)),
+                status => {
+                    let message = format!(
+                        "run {} on thread {thread} is {}; only a run that was broken off can be continued",
+                        snapshot.run.run,
+                        status.as_str()
+                    );
+                    return Err(refused(&snapshot, Kind::NotPending, message).into());
+                }
+            }
+            let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
+            session.accept(Vec::new(), None, request_id.map(str::to_owned)).await;
+            if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
+                return Ok(execution);
+            }
+        }
+        Err(too_many_races())
+    }
+
+    /// The thread once nobody else runs it: waits for the lease of a process that may have died.
+    async fn let_go(&self, store: &Store, thread: &ThreadId) -> Result<ThreadSnapshot, EngineError> {
         let mut snapshot = self.load(store, thread).await?;
         let patience = self.shared.clock.now().plus_ms(self.shared.settings.lease_ms * 2);
         while self.is_run_elsewhere(&snapshot) {
@@ -115,27 +208,7 @@ impl Host {
             tokio::time::sleep(Duration::from_millis((self.shared.settings.lease_ms / 20).max(5))).await;
             snapshot = self.load(store, thread).await?;
         }
-        match snapshot.status {
-            RunStatus::Running => {}
-            RunStatus::Interrupted => return Ok(shown(thread, &snapshot)),
-            status => {
-                let message = format!(
-                    "run {} on thread {thread} is {}; only a run that was broken off can be continued",
-                    snapshot.run.run,
-                    status.as_str()
-                );
-                return Err(refused(&snapshot, Kind::NotPending, message).into());
-            }
-        }
-        self.guarded(async |_| {
-            let snapshot = self.load(store, thread).await?;
-            if self.is_run_elsewhere(&snapshot) {
-                return Err(busy(thread, Some(&snapshot)).into());
-            }
-            let (invocation, session) = self.reopen(store, thread, snapshot).await?;
-            Ok((invocation, Ok(session)))
-        })
-        .await
+        Ok(snapshot)
     }
 
     /// How a thread stands; runs nothing.
@@ -150,11 +223,8 @@ impl Host {
         let snapshot = self.load(&store, &thread).await?;
         let versions: Vec<_> = snapshot.checkpoint.channels.into_iter().collect();
         let values = store.values(&self.tenant, &thread, &versions).await?;
-        let state: Map<String, Value> = versions
-            .iter()
-            .zip(values)
-            .map(|((name, _), value)| (name.to_string(), value.value()))
-            .collect();
+        let state: Map<String, Value> =
+            versions.iter().zip(values).map(|((name, _), value)| (name.to_string(), value.value())).collect();
         Ok(Value::Object(state))
     }
 
@@ -172,42 +242,39 @@ impl Host {
         Ok((invocation, session))
     }
 
-    /// Drives a session to its end. One that lost a race before it did anything outside starts over from
-    /// what is true now.
-    pub(super) async fn guarded(
+    /// Drives a session to its end. `None`: it lost a race before it did anything outside; the caller
+    /// starts over from what is true now.
+    pub(super) async fn drive(
         &self,
-        mut open: impl AsyncFnMut(usize) -> Result<(Arc<Invocation>, Result<Session, Ended>), EngineError>,
-    ) -> Result<Execution, EngineError> {
-        for race in 0..RACES_MAX {
-            let (invocation, session) = open(race).await?;
-            let ended = match session {
-                Ok(session) => session.drive().await,
-                Err(ended) => Err(ended),
-            };
-            let fault = match ended {
-                Ok(execution) => return Ok(execution),
-                Err(Ended::Engine(error)) => return Err(error),
-                Err(Ended::Stopped) => return Err(EngineError::Stopped),
-                Err(Ended::Fault(fault)) => fault,
-            };
-            match fault {
-                Fault::HandlerPanicked { effect } => return Err(EngineError::HandlerPanicked { effect }),
-                Fault::Attempt { node } => return Err(EngineError::Attempt { node }),
-                Fault::Lost(Lost::Store(error)) => return Err(error.into()),
-                Fault::Lost(Lost::Conflict) => {
-                    let held = match &invocation.ledger {
-                        Some(ledger) => ledger.is_claimed().await,
-                        None => false,
-                    };
-                    if held {
-                        let what = "another process took this thread over while it was being run here";
-                        return Err(Refused::plain(Kind::Busy, what).into());
-                    }
+        invocation: &Invocation,
+        session: Result<Session, Ended>,
+    ) -> Result<Option<Execution>, EngineError> {
+        let ended = match session {
+            Ok(session) => session.drive().await,
+            Err(ended) => Err(ended),
+        };
+        let fault = match ended {
+            Ok(execution) => return Ok(Some(execution)),
+            Err(Ended::Engine(error)) => return Err(error),
+            Err(Ended::Stopped) => return Err(EngineError::Stopped),
+            Err(Ended::Fault(fault)) => fault,
+        };
+        match fault {
+            Fault::HandlerPanicked { effect } => Err(EngineError::HandlerPanicked { effect }),
+            Fault::Attempt { node } => Err(EngineError::Attempt { node }),
+            Fault::Lost(Lost::Store(error)) => Err(error.into()),
+            Fault::Lost(Lost::Conflict) => {
+                let held = match &invocation.ledger {
+                    Some(ledger) => ledger.is_claimed().await,
+                    None => false,
+                };
+                if held {
+                    let what = "another process took this thread over while it was being run here";
+                    return Err(Refused::plain(Kind::Busy, what).into());
                 }
+                Ok(None)
             }
         }
-        let what = format!("lost the race for this thread {RACES_MAX} times; try again");
-        Err(Refused::plain(Kind::Busy, what).into())
     }
 
     fn expect(
@@ -219,7 +286,8 @@ impl Host {
         if let Some(target) = target
             && target.run_id != snapshot.run.run
         {
-            let message = format!("run {} is over; the thread's latest is {}", target.run_id, snapshot.run.run);
+            let message =
+                format!("run {} is over; the thread's latest is {}", target.run_id, snapshot.run.run);
             return Err(refused(snapshot, Kind::Stale, message).into());
         }
         match command.expect_checkpoint {
@@ -245,10 +313,10 @@ impl Host {
                 ErrorRecord::new(kind, message)
             }
             NoMatch::Other(mut error) => {
-                let asks_nothing = error.kind == Kind::NotPending && snapshot.interrupts.is_empty();
-                if asks_nothing && status != RunStatus::Interrupted {
+                if error.kind == Kind::NotPending && status != RunStatus::Interrupted {
                     // Nothing is asked here at all: say how the run stands as well.
-                    error.message = format!("run {} is {}: {}", snapshot.run.run, status.as_str(), error.message);
+                    error.message =
+                        format!("run {} is {}: {}", snapshot.run.run, status.as_str(), error.message);
                 }
                 error
             }
@@ -270,11 +338,9 @@ impl Host {
         let here = snapshot.interrupts.iter().find(|row| row.interrupt == id).cloned();
         let row = match here {
             Some(row) => Some(row),
-            None => store
-                .interrupt(&self.tenant, id)
-                .await?
-                .filter(|(of, _)| of == thread)
-                .map(|(_, row)| row),
+            None => {
+                store.interrupt(&self.tenant, id).await?.filter(|(of, _)| of == thread).map(|(_, row)| row)
+            }
         };
         Ok(match row {
             None => (Kind::NotPending, format!("thread {thread} never had an interrupt {id}")),
@@ -301,7 +367,10 @@ impl Host {
 
     fn durable_store(&self) -> Result<Store, EngineError> {
         let missing = || {
-            Refused::plain(Kind::Resume, "the host has no database to resume from; open it with one (Host::open)")
+            Refused::plain(
+                Kind::Resume,
+                "the host has no database to resume from; open it with one (Host::open)",
+            )
         };
         Ok(self.shared.store.clone().ok_or_else(missing)?)
     }
@@ -313,6 +382,11 @@ impl Host {
             || Refused::plain(Kind::Resume, "no thread is named to resume from (RunConfig::thread)");
         Ok((store, thread.ok_or_else(missing)?))
     }
+}
+
+pub(super) fn too_many_races() -> EngineError {
+    let what = format!("lost the race for this thread {RACES_MAX} times; try again");
+    Refused::plain(Kind::Busy, what).into()
 }
 
 /// What became of a question, in a sentence.

@@ -12,11 +12,11 @@ use super::matching::Delivery;
 use super::plan;
 use super::task::{Fault, Invocation, TaskOutside, host_question, take_journal};
 use super::watch::Watched;
+use crate::model::channel::{Change, INPUT};
 use crate::model::checkpoint::{
     Answer, CheckpointKind, CheckpointRow, Finish, InterruptRow, InterruptState, Plan, RunRow, TaskRow,
     TaskState,
 };
-use crate::model::channel::{Change, INPUT};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{ChannelName, CheckpointId, InterruptId, RunId, TaskId, ThreadId, Timestamp};
@@ -116,14 +116,15 @@ impl Session {
             slots: Vec::new(),
             request_id: None,
         };
-        session.push([Write::Run(run)]).await;
         let updates = [(INPUT, input.as_slice())];
         let parent = before.map(|snapshot| snapshot.head);
         let changes = session
             .fold(updates)
             .await?
             .map_err(|error| Ended::Engine(Refused::plain(error.kind, error.message).into()))?;
-        session.advance(ids.1, parent, 0, plan::entry(&graph), changes, RunStatus::Running).await;
+        let (version, plan) = (session.boundary.version + 1, plan::entry(&graph));
+        let first = Boundary { checkpoint: ids.1, step: 0, version, created_at: now, plan };
+        session.advance(first, parent, changes, RunStatus::Running, vec![Write::Run(run)]).await;
         Ok(session)
     }
 
@@ -174,7 +175,12 @@ impl Session {
     }
 
     /// Takes accepted answers down; they are durable with the first commit.
-    pub async fn accept(&mut self, deliveries: Vec<Delivery>, by: Option<String>, request_id: Option<String>) {
+    pub async fn accept(
+        &mut self,
+        deliveries: Vec<Delivery>,
+        by: Option<String>,
+        request_id: Option<String>,
+    ) {
         let now = self.invocation.shared.clock.now();
         let mut writes = Vec::new();
         for Delivery { interrupt, value } in deliveries {
@@ -216,8 +222,10 @@ impl Session {
         };
         // The thread is let go with what was done so far, so that it can be continued at once. Where the
         // guard or the store is what failed, this fails as well, and says nothing new.
-        if let (Some(ledger), Ended::Stopped | Ended::Fault(Fault::HandlerPanicked { .. } | Fault::Attempt { .. })) =
-            (&invocation.ledger, &ended)
+        if let (
+            Some(ledger),
+            Ended::Stopped | Ended::Fault(Fault::HandlerPanicked { .. } | Fault::Attempt { .. }),
+        ) = (&invocation.ledger, &ended)
         {
             ledger.finish(RunStatus::Running).await?;
         }
@@ -226,6 +234,9 @@ impl Session {
 
     async fn steps(&mut self) -> Result<Execution, Ended> {
         loop {
+            if self.slots.is_empty() {
+                return self.end(RunStatus::Completed, None).await;
+            }
             self.run_ready().await?;
             let finished: Option<Vec<&Finish>> = self
                 .slots
@@ -242,15 +253,22 @@ impl Session {
             let next = plan::next(&graph, &self.boundary.plan, &finished);
             let limits = &self.invocation.shared.limits;
             if next.tasks.len() > limits.step_tasks as usize {
-                let what = format!("step {} would have {} tasks", self.boundary.step + 1, next.tasks.len());
-                let error = ErrorRecord::limit("step_tasks", limits.step_tasks.into(), what);
+                let (limit, step) = (limits.step_tasks, self.boundary.step + 1);
+                let what = format!(
+                    "step {step} would have {} tasks; {limit} are the most (step_tasks)",
+                    next.tasks.len()
+                );
+                let error = ErrorRecord::limit("step_tasks", limit.into(), what);
                 return self.fail(error).await;
             }
             if !next.tasks.is_empty() && self.boundary.step + 1 >= limits.steps {
                 let error = ErrorRecord::limit(
                     "steps",
                     limits.steps.into(),
-                    format!("the run took {} steps; a loop without an end?", self.boundary.step + 1),
+                    format!(
+                        "the run took {} steps, which is the most (steps); a loop without an end?",
+                        limits.steps
+                    ),
                 );
                 return self.fail(error).await;
             }
@@ -272,12 +290,15 @@ impl Session {
                     finish.update.clear();
                 }
             }
-            self.store_slots().await;
-            let (parent, step) = (Some(self.head), self.boundary.step + 1);
-            self.advance(CheckpointId::fresh(), parent, step, next, changes, status).await;
-            if done {
-                return self.end(RunStatus::Completed, None).await;
-            }
+            let tasks = self.slot_writes();
+            let next = Boundary {
+                checkpoint: CheckpointId::fresh(),
+                step: self.boundary.step + 1,
+                version: self.boundary.version + 1,
+                created_at: self.invocation.shared.clock.now(),
+                plan: next,
+            };
+            self.advance(next, Some(self.head), changes, status, tasks).await;
         }
     }
 
@@ -331,16 +352,19 @@ impl Session {
         slot.row.state = TaskState::Started;
         let node = &invocation.graph.nodes[&slot.row.node];
         let state = Json::object(
-            node.reads
-                .iter()
-                .filter_map(|(own, channel)| Some((own.as_str(), self.channels.get(channel)?))),
+            node.reads.iter().filter_map(|(own, channel)| Some((own.as_str(), self.channels.get(channel)?))),
         );
         let limits = invocation.shared.limits.clone();
         if state.as_str().len() as u64 > limits.state_bytes {
             return Err(ErrorRecord::limit(
                 "state_bytes",
                 limits.state_bytes,
-                format!("what node {} reads has {} bytes", slot.row.node, state.as_str().len()),
+                format!(
+                    "what node {} reads has {} bytes; at most {} are handed over (state_bytes)",
+                    slot.row.node,
+                    state.as_str().len(),
+                    limits.state_bytes
+                ),
             ));
         }
         lock(&slot.journal).rewind();
@@ -433,8 +457,7 @@ impl Session {
     async fn pause(&mut self) -> Result<Execution, Ended> {
         let now = self.invocation.shared.clock.now();
         let pause = CheckpointId::fresh();
-        let asked: Vec<InterruptRow> =
-            self.slots.iter_mut().flat_map(|slot| slot.ask(pause, now)).collect();
+        let asked: Vec<InterruptRow> = self.slots.iter_mut().flat_map(|slot| slot.ask(pause, now)).collect();
         let pending = self.slots.iter().any(Slot::is_pending);
         if pending && self.invocation.ledger.is_none() {
             return self.end(RunStatus::Failed, Some(self.resume_error())).await;
@@ -448,20 +471,19 @@ impl Session {
             Some(error) if error.kind == Kind::Diverged => RunStatus::Diverged,
             _ => RunStatus::Failed,
         };
-        self.store_slots().await;
-        self.push(asked.into_iter().map(Write::Interrupt)).await;
-        self.pause_at(pause, status, now).await;
+        let asked = asked.into_iter().map(Write::Interrupt).collect();
+        self.pause_at(pause, status, now, asked).await;
         self.end(status, error).await
     }
 
     /// The step's tasks are done, and the step cannot be.
     async fn fail(&mut self, error: ErrorRecord) -> Result<Execution, Ended> {
-        self.store_slots().await;
-        self.pause_at(CheckpointId::fresh(), RunStatus::Failed, self.invocation.shared.clock.now()).await;
+        let now = self.invocation.shared.clock.now();
+        self.pause_at(CheckpointId::fresh(), RunStatus::Failed, now, Vec::new()).await;
         self.end(RunStatus::Failed, Some(error)).await
     }
 
-    async fn pause_at(&mut self, pause: CheckpointId, status: RunStatus, now: Timestamp) {
+    async fn pause_at(&mut self, pause: CheckpointId, status: RunStatus, now: Timestamp, asked: Vec<Write>) {
         let row = CheckpointRow {
             checkpoint: pause,
             parent: Some(self.head),
@@ -474,7 +496,8 @@ impl Session {
             status,
             created_at: now,
         };
-        self.move_to(pause, [Write::Checkpoint(row)]).await;
+        let tasks = self.slot_writes();
+        self.move_to(pause, tasks.into_iter().chain(asked).chain([Write::Checkpoint(row)])).await;
     }
 
     /// Rule 1 of interrupts: without durability there is no interrupted execution.
@@ -493,35 +516,33 @@ impl Session {
         .with("node", node)
     }
 
-    /// The next boundary, with what changed since the last.
+    /// The next boundary, with what changed since the last and `tasks`, the writes that say how its tasks
+    /// ended: all of it in one commit, or a crash would leave tasks done whose updates are nowhere.
     async fn advance(
         &mut self,
-        checkpoint: CheckpointId,
+        next: Boundary,
         parent: Option<CheckpointId>,
-        step: u32,
-        plan: Plan,
         changes: BTreeMap<ChannelName, Change>,
         status: RunStatus,
+        tasks: Vec<Write>,
     ) {
-        let now = self.invocation.shared.clock.now();
-        let version = self.boundary.version + 1;
-        let rows = self.channels.apply(version, changes);
-        self.boundary = Boundary { checkpoint, step, version, created_at: now, plan };
+        let rows = self.channels.apply(next.version, changes);
+        self.boundary = next;
         self.slots = self.fresh_slots();
         let row = CheckpointRow {
-            checkpoint,
+            checkpoint: self.boundary.checkpoint,
             parent,
             run: self.run.run,
             kind: CheckpointKind::Boundary,
-            step,
-            version,
+            step: self.boundary.step,
+            version: self.boundary.version,
             plan: self.boundary.plan.clone(),
             channels: self.channels.versions().clone(),
             status,
-            created_at: now,
+            created_at: self.boundary.created_at,
         };
-        let writes = std::iter::once(Write::Checkpoint(row)).chain(rows.into_iter().map(Write::Channel));
-        self.move_to(checkpoint, writes).await;
+        let boundary = std::iter::once(Write::Checkpoint(row)).chain(rows.into_iter().map(Write::Channel));
+        self.move_to(self.boundary.checkpoint, tasks.into_iter().chain(boundary)).await;
     }
 
     /// Makes the end of the invocation durable, and only then hands it out.
@@ -554,11 +575,8 @@ impl Session {
     /// How the run stands, from what is at hand.
     pub fn execution(&self, status: RunStatus, error: Option<ErrorRecord>) -> Execution {
         let durable = self.invocation.ledger.is_some();
-        let interrupts = if durable {
-            pending(self.slots.iter().flat_map(|slot| &slot.interrupts))
-        } else {
-            Vec::new()
-        };
+        let interrupts =
+            if durable { pending(self.slots.iter().flat_map(|slot| &slot.interrupts)) } else { Vec::new() };
         Execution {
             thread: self.thread.clone(),
             run_id: self.run.run,
@@ -573,10 +591,7 @@ impl Session {
     async fn fold<'a>(
         &mut self,
         updates: impl IntoIterator<Item = (&'a str, &'a [(ChannelName, Json)])>,
-    ) -> Result<
-        Result<BTreeMap<ChannelName, Change>, ErrorRecord>,
-        Ended,
-    > {
+    ) -> Result<Result<BTreeMap<ChannelName, Change>, ErrorRecord>, Ended> {
         let graph = self.invocation.graph.clone();
         let updates: Vec<_> = updates.into_iter().collect();
         let needed: BTreeSet<&ChannelName> = updates
@@ -614,8 +629,8 @@ impl Session {
             .collect()
     }
 
-    /// What changed about this step's tasks, as writes.
-    async fn store_slots(&mut self) {
+    /// What changed about this step's tasks.
+    fn slot_writes(&mut self) -> Vec<Write> {
         let mut writes = Vec::new();
         for slot in &mut self.slots {
             if std::mem::take(&mut slot.changed) {
@@ -623,7 +638,7 @@ impl Session {
             }
             writes.extend(take_journal(&slot.row, &mut lock(&slot.journal)));
         }
-        self.push(writes).await;
+        writes
     }
 
     async fn push(&self, writes: impl IntoIterator<Item = Write>) {

@@ -25,9 +25,13 @@ use crate::store::Write;
 #[derive(Debug)]
 pub enum Fault {
     Lost(Lost),
-    HandlerPanicked { effect: String },
+    HandlerPanicked {
+        effect: String,
+    },
     /// An attempt ended without an outcome, and nobody said why: damage in the database, or a bug here.
-    Attempt { node: NodeId },
+    Attempt {
+        node: NodeId,
+    },
 }
 
 /// What all tasks of an invocation share.
@@ -299,10 +303,7 @@ impl TaskOutside {
         let text = value.to_string();
         Json::parse(&text, limits.json(limits.effect_bytes)).unwrap_or_else(|error| {
             let shown: String = text.chars().take(1_000).collect();
-            Json::object([
-                ("error", &Json::string(&error.to_string())),
-                ("text", &Json::string(&shown)),
-            ])
+            Json::object([("error", &Json::string(&error.to_string())), ("text", &Json::string(&shown))])
         })
     }
 }
@@ -311,9 +312,7 @@ impl TaskOutside {
 pub fn take_journal(row: &TaskRow, journal: &mut Journal) -> Vec<Write> {
     let writes = journal
         .undurable()
-        .map(|(index, entry)| {
-            Write::Journal(JournalRow { task: row.task, index, entry: entry.clone() })
-        })
+        .map(|(index, entry)| Write::Journal(JournalRow { task: row.task, index, entry: entry.clone() }))
         .collect();
     journal.mark_durable();
     writes

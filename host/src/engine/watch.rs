@@ -7,13 +7,36 @@ use crate::sandbox::LogLevel;
 #[derive(Debug)]
 pub enum Watched<'a> {
     /// A component has no compiled artifact yet; this may take seconds.
-    Compiling { name: &'a str, bytes: usize },
-    Step { step: u32, tasks: usize },
-    TaskStarted { node: &'a NodeId, task: TaskId, attempt: u32 },
+    Compiling {
+        name: &'a str,
+        bytes: usize,
+    },
+    Step {
+        step: u32,
+        tasks: usize,
+    },
+    TaskStarted {
+        node: &'a NodeId,
+        task: TaskId,
+        attempt: u32,
+    },
     /// `how`: finished, paused, failed or diverged.
-    TaskEnded { node: &'a NodeId, task: TaskId, how: &'static str },
-    Log { node: &'a NodeId, task: TaskId, level: LogLevel, message: &'a str },
-    Emitted { node: &'a NodeId, task: TaskId, event: Json },
+    TaskEnded {
+        node: &'a NodeId,
+        task: TaskId,
+        how: &'static str,
+    },
+    Log {
+        node: &'a NodeId,
+        task: TaskId,
+        level: LogLevel,
+        message: &'a str,
+    },
+    Emitted {
+        node: &'a NodeId,
+        task: TaskId,
+        event: Json,
+    },
 }
 
 /// Called from whatever thread a task runs on; it must not block.

@@ -67,13 +67,7 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
     #[error("channel {channel} ({reducer}) takes {wants}; node {node} wrote {got}")]
-    Type {
-        channel: ChannelName,
-        reducer: &'static str,
-        wants: JsonKind,
-        got: JsonKind,
-        node: String,
-    },
+    Type { channel: ChannelName, reducer: &'static str, wants: JsonKind, got: JsonKind, node: String },
     #[error(
         "channel {channel} has the reducer replace, and two tasks of one step wrote it: {first} and {second}; \
          give it another reducer, or let one of them write"
@@ -229,8 +223,7 @@ mod tests {
         let channel = ChannelName::parse("c").unwrap();
         let present = present.map(json);
         let values: Vec<Json> = updates.iter().map(|u| json(u)).collect();
-        let updates: Vec<Update<'_>> =
-            values.iter().map(|value| Update { writer: "n", value }).collect();
+        let updates: Vec<Update<'_>> = values.iter().map(|value| Update { writer: "n", value }).collect();
         let change = fold(&channel, reducer, present.as_ref(), &updates)?;
         Ok(change.map_or("unchanged".into(), |c| apply(present.as_ref(), &c).to_string()))
     }
@@ -257,16 +250,10 @@ mod tests {
 
     #[test]
     fn what_does_not_fold_is_an_error() {
-        assert!(matches!(
-            folded(Reducer::Replace, None, &["1", "1"]),
-            Err(FoldError::TwoWriters { .. })
-        ));
+        assert!(matches!(folded(Reducer::Replace, None, &["1", "1"]), Err(FoldError::TwoWriters { .. })));
         assert!(matches!(folded(Reducer::Append, None, &["1"]), Err(FoldError::Type { .. })));
         assert!(matches!(folded(Reducer::Sum, None, &["\"1\""]), Err(FoldError::Type { .. })));
         let most = i128::MAX.to_string();
-        assert!(matches!(
-            folded(Reducer::Sum, Some(&most), &["1"]),
-            Err(FoldError::Overflow { .. })
-        ));
+        assert!(matches!(folded(Reducer::Sum, Some(&most), &["1"]), Err(FoldError::Overflow { .. })));
     }
 }

@@ -86,7 +86,10 @@ pub struct ChannelRow {
 pub enum ChannelValue {
     Whole(Json),
     /// The text between the brackets of an array, to be put behind what `after` holds (`None`: first).
-    Appended { text: String, after: Option<Version> },
+    Appended {
+        text: String,
+        after: Option<Version>,
+    },
 }
 
 /// How far one task is.
@@ -169,7 +172,10 @@ pub enum InterruptState {
     Pending,
     Answered(Answer),
     /// It will not be answered any more; why.
-    Withdrawn { at: Timestamp, reason: String },
+    Withdrawn {
+        at: Timestamp,
+        reason: String,
+    },
 }
 
 /// An answer, given once.

@@ -174,10 +174,9 @@ impl Compiler<'_> {
             return Err(self.error(at, "subgraph nodes (graph, agent) are not supported by this version"));
         }
         if node.interrupt_before || node.interrupt_after {
-            return Err(self.error(
-                at,
-                "gates (interrupt_before, interrupt_after) are not supported by this version",
-            ));
+            return Err(
+                self.error(at, "gates (interrupt_before, interrupt_after) are not supported by this version")
+            );
         }
         let Some((component, info)) = self.components.get(name) else {
             return Err(self.error(at, "a node needs a component: component = \"PATH or sha256:…\""));
@@ -219,10 +218,7 @@ impl Compiler<'_> {
                         ),
                     ));
                 }
-                map.insert(
-                    own.to_owned(),
-                    ChannelName::parse(channel).map_err(|e| self.error(&at, e))?,
-                );
+                map.insert(own.to_owned(), ChannelName::parse(channel).map_err(|e| self.error(&at, e))?);
             }
             Ok(map)
         };
@@ -247,10 +243,7 @@ impl Compiler<'_> {
             if !self.spec.effects.contains_key(effect) {
                 return Err(self.error(
                     &at,
-                    format!(
-                        "no effect is named {effect:?}; there are {}",
-                        listed(self.spec.effects.keys())
-                    ),
+                    format!("no effect is named {effect:?}; there are {}", listed(self.spec.effects.keys())),
                 ));
             }
             effects.insert(own.to_owned(), EffectName::parse(effect).map_err(|e| self.error(&at, e))?);
@@ -315,10 +308,9 @@ impl Compiler<'_> {
         }
         match graph.nodes.keys().find(|node| !reached.contains(node)) {
             None => Ok(()),
-            Some(node) => Err(self.error(
-                &format!("nodes.{node}"),
-                "no edge or route leads here from the entry",
-            )),
+            Some(node) => {
+                Err(self.error(&format!("nodes.{node}"), "no edge or route leads here from the entry"))
+            }
         }
     }
 
@@ -396,12 +388,36 @@ mod tests {
     #[test]
     fn faults_are_found_before_a_run_and_say_where() {
         for (toml, at, what) in [
-            ("name = 'g'\nentry = 'b'\n[nodes.a]\ncomponent = 'x'", "entry", "no node is named \"b\"; there are a"),
-            ("name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nreads = ['x']", "nodes.a.reads.x", "no channel"),
-            ("name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nreads = ['q']", "nodes.a.reads.q", "does not declare"),
-            ("name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nroutes = { go = 'z' }", "nodes.a.routes.go", "no node"),
-            ("name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\neffects = ['pay']", "nodes.a.effects.pay", "no effect"),
-            ("name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\n[nodes.b]\ncomponent = 'x'", "nodes.b", "no edge or route"),
+            (
+                "name = 'g'\nentry = 'b'\n[nodes.a]\ncomponent = 'x'",
+                "entry",
+                "no node is named \"b\"; there are a",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nreads = ['x']",
+                "nodes.a.reads.x",
+                "no channel",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nreads = ['q']",
+                "nodes.a.reads.q",
+                "does not declare",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nroutes = { go = 'z' }",
+                "nodes.a.routes.go",
+                "no node",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\neffects = ['pay']",
+                "nodes.a.effects.pay",
+                "no effect",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\n[nodes.b]\ncomponent = 'x'",
+                "nodes.b",
+                "no edge or route",
+            ),
             ("name = 'g'\nentry = 'a'\n[nodes.a]", "nodes.a", "needs a component"),
             (
                 "name = 'g'\nentry = ['a', 'b']\n[channels]\nc = { reducer = 'replace' }\n\
@@ -424,7 +440,8 @@ mod tests {
 
     #[test]
     fn a_malformed_file_shows_line_and_column() {
-        let error = GraphSpec::from_toml("name = 'g'\nentry = 'a'\n[channels]\nc = { reducer = 'concat' }").unwrap_err();
+        let error = GraphSpec::from_toml("name = 'g'\nentry = 'a'\n[channels]\nc = { reducer = 'concat' }")
+            .unwrap_err();
         assert!(error.contains("line 4, column"), "{error}");
         assert!(error.contains("replace"), "{error}");
     }

@@ -110,12 +110,6 @@ impl Refused {
 
     /// Likewise, with more particulars than a kind.
     pub fn of(error: ErrorRecord) -> Self {
-        Self {
-            error,
-            run_id: None,
-            checkpoint_id: None,
-            step: None,
-            pending: Vec::new(),
-        }
+        Self { error, run_id: None, checkpoint_id: None, step: None, pending: Vec::new() }
     }
 }

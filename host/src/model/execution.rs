@@ -22,14 +22,8 @@ pub enum RunStatus {
 }
 
 impl RunStatus {
-    pub const ALL: [Self; 6] = [
-        Self::Running,
-        Self::Completed,
-        Self::Interrupted,
-        Self::Failed,
-        Self::Diverged,
-        Self::Cancelled,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Running, Self::Completed, Self::Interrupted, Self::Failed, Self::Diverged, Self::Cancelled];
 
     pub fn as_str(self) -> &'static str {
         match self {

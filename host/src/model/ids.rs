@@ -85,20 +85,14 @@ const DERIVED: Uuid = Uuid::from_u128(0x3b1f_5c62_7a04_4c59_9d1e_08f2_6c7a_90d5)
 impl TaskId {
     /// The same for every attempt, whatever pauses come between: it hangs on the boundary alone.
     pub fn derive(boundary: CheckpointId, index: usize, node: &NodeId) -> Self {
-        Self(Uuid::new_v5(
-            &DERIVED,
-            format!("task/{boundary}/{index}/{node}").as_bytes(),
-        ))
+        Self(Uuid::new_v5(&DERIVED, format!("task/{boundary}/{index}/{node}").as_bytes()))
     }
 }
 
 impl InterruptId {
     /// `order` is the node's own count for its own questions, and the journal's index for the host's.
     pub fn derive(task: TaskId, kind: &str, order: usize, generation: u32) -> Self {
-        Self(Uuid::new_v5(
-            &DERIVED,
-            format!("interrupt/{task}/{kind}/{order}/{generation}").as_bytes(),
-        ))
+        Self(Uuid::new_v5(&DERIVED, format!("interrupt/{task}/{kind}/{order}/{generation}").as_bytes()))
     }
 }
 
@@ -141,9 +135,7 @@ macro_rules! name {
 
 fn is_word(text: &str) -> bool {
     (1..=64).contains(&text.len())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }
 
 name!(
@@ -274,9 +266,6 @@ mod tests {
 
     #[test]
     fn parts_do_not_run_together() {
-        assert_ne!(
-            Digest::of_parts([b"ab".as_slice(), b"c"]),
-            Digest::of_parts([b"a".as_slice(), b"bc"])
-        );
+        assert_ne!(Digest::of_parts([b"ab".as_slice(), b"c"]), Digest::of_parts([b"a".as_slice(), b"bc"]));
     }
 }

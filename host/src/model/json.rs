@@ -108,12 +108,7 @@ impl Json {
         }
         let members: std::collections::BTreeMap<String, Box<serde_json::value::RawValue>> =
             serde_json::from_str(&self.0).ok()?;
-        Some(
-            members
-                .into_iter()
-                .map(|(key, raw)| (key, Self(raw.get().into())))
-                .collect(),
-        )
+        Some(members.into_iter().map(|(key, raw)| (key, Self(raw.get().into()))).collect())
     }
 
     /// The text between an array's brackets; `None` if it is none.
@@ -569,10 +564,7 @@ mod tests {
         assert!(matches!(refused("[-Infinity]"), JsonError::NotANumber { .. }));
         assert!(matches!(refused(r#""\ud800""#), JsonError::LoneSurrogate { .. }));
         assert!(matches!(refused(r#""\udc00\ud800""#), JsonError::LoneSurrogate { .. }));
-        assert!(matches!(
-            refused(r#"{"$serde_json::private::Number":"1"}"#),
-            JsonError::ReservedKey { .. }
-        ));
+        assert!(matches!(refused(r#"{"$serde_json::private::Number":"1"}"#), JsonError::ReservedKey { .. }));
         for text in ["", "01", "1.", "+1", "[1,]", "{\"a\"}", "tru", "\"\n\"", "1 2", "\"\\x\"", "nul"] {
             assert!(matches!(refused(text), JsonError::Syntax { .. }), "{text:?}");
         }

@@ -105,7 +105,9 @@ impl Limits {
                 limit as u64,
                 format!("{what} is nested deeper than {limit} levels (json_depth)"),
             ),
-            other => ErrorRecord::new(Kind::Invalid, format!("{what} is no JSON that the host takes: {other}")),
+            other => {
+                ErrorRecord::new(Kind::Invalid, format!("{what} is no JSON that the host takes: {other}"))
+            }
         })
     }
 }

@@ -21,8 +21,8 @@ pub use error::{ErrorRecord, Kind, Refused};
 pub use execution::{Execution, RunStatus};
 pub use graph::{EdgeSpec, EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec, OneOrMany};
 pub use ids::{
-    ChannelName, CheckpointId, Digest, EffectName, InterruptId, NodeId, RunId, TaskId, TenantId,
-    ThreadId, Timestamp,
+    ChannelName, CheckpointId, Digest, EffectName, InterruptId, NodeId, RunId, TaskId, TenantId, ThreadId,
+    Timestamp,
 };
 pub use interrupt::{Interrupt, InterruptKind, PendingInterrupt, Question};
 pub use json::{Json, JsonBounds, JsonError};

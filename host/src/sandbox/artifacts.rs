@@ -120,7 +120,8 @@ fn own_directory(dir: &Path) -> Result<(), String> {
 /// What a process left behind that ended while it wrote. A young one may still be at it.
 fn sweep(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        let old = entry.metadata().and_then(|found| found.modified()).ok().and_then(|then| then.elapsed().ok());
+        let old =
+            entry.metadata().and_then(|found| found.modified()).ok().and_then(|then| then.elapsed().ok());
         if entry.path().extension() == Some("tmp".as_ref()) && old > Some(Duration::from_secs(3_600)) {
             let _ = fs::remove_file(entry.path());
         }
@@ -152,12 +153,14 @@ fn read_key(path: &Path) -> io::Result<Option<[u8; 32]>> {
         found => found?,
     };
     if !found.is_file() || found.mode() & 0o077 != 0 {
-        return Err(io::Error::other("its file `key` is not the owner's alone; remove it, and a new one is made"));
+        return Err(io::Error::other(
+            "its file `key` is not the owner's alone; remove it, and a new one is made",
+        ));
     }
     let key = fs::read(path)?;
-    let key = key.try_into().map_err(|_| {
-        io::Error::other("its file `key` is damaged; remove it, and a new one is made")
-    })?;
+    let key = key
+        .try_into()
+        .map_err(|_| io::Error::other("its file `key` is damaged; remove it, and a new one is made"))?;
     Ok(Some(key))
 }
 
@@ -232,8 +235,7 @@ mod tests {
         assert!(bench.artifacts.load(&bench.engine, DIGEST).is_none());
         bench.artifacts.store(DIGEST, &bench.component);
         assert!(bench.artifacts.load(&bench.engine, DIGEST).is_some());
-        let again =
-            Artifacts::open(bench.artifacts.dir.clone(), bench.artifacts.compatibility).unwrap();
+        let again = Artifacts::open(bench.artifacts.dir.clone(), bench.artifacts.compatibility).unwrap();
         assert!(again.load(&bench.engine, DIGEST).is_some());
         assert_eq!(fs::metadata(again.path(DIGEST)).unwrap().mode() & 0o777, 0o600);
         let left: Vec<_> = fs::read_dir(&again.dir).unwrap().map(|e| e.unwrap().file_name()).collect();

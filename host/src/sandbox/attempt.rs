@@ -42,8 +42,13 @@ pub struct Attempt {
 pub trait Outside: Send + Sync {
     /// Carry out the effect at journal index `index`, which is recorded as begun but not known. Called
     /// anew on every attempt until its outcome is known. Names here are the node's own.
-    fn perform<'a>(&'a self, index: usize, name: &'a str, key: &'a str, input: &'a Json)
-    -> BoxFuture<'a, Performed>;
+    fn perform<'a>(
+        &'a self,
+        index: usize,
+        name: &'a str,
+        key: &'a str,
+        input: &'a Json,
+    ) -> BoxFuture<'a, Performed>;
 
     /// Instructions for this task so far; called only where the journal has none on record.
     fn steering(&self) -> Vec<Instruction>;
@@ -82,10 +87,16 @@ pub enum LogLevel {
 #[derive(Debug)]
 pub enum End {
     /// In the node's own names; nothing of it is checked against grants yet.
-    Finished { update: Vec<(String, Json)>, routes: Vec<Route> },
+    Finished {
+        update: Vec<(String, Json)>,
+        routes: Vec<Route>,
+    },
     /// The journal's last entry waits for a person. The instance is gone.
     Paused,
-    Failed { error: ErrorRecord, retryable: bool },
+    Failed {
+        error: ErrorRecord,
+        retryable: bool,
+    },
     Diverged(Box<Divergence>),
     /// [`Performed::Fault`] was said; whoever said it knows why.
     Fault,

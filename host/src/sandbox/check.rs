@@ -58,7 +58,9 @@ pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), InvalidComponent
             Payload::CodeSectionEntry(body) if body.range().len() > FUNCTION_BYTES_MAX => {
                 let value = body.range().len();
                 return Err(InvalidComponent::Malformed {
-                    what: format!("one function has {value} bytes of code; {FUNCTION_BYTES_MAX} are the most"),
+                    what: format!(
+                        "one function has {value} bytes of code; {FUNCTION_BYTES_MAX} are the most"
+                    ),
                 });
             }
             _ => {}

@@ -177,7 +177,9 @@ impl Shared {
         self.artifact_loads.fetch_add(1, Ordering::Relaxed);
         let component = self
             .prepare(digest, &loaded)
-            .inspect_err(|error| tracing::warn!(%digest, %error, "a compiled component does not fit this host"))
+            .inspect_err(
+                |error| tracing::warn!(%digest, %error, "a compiled component does not fit this host"),
+            )
             .ok()?;
         Some(self.kept().keep(component))
     }

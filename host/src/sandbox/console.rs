@@ -77,9 +77,8 @@ impl Console {
                 self.line(&mut state, stream.level(), &String::from_utf8_lossy(&rest));
             }
         }
-        let text = |printed: &mut Printed| {
-            String::from_utf8_lossy(&std::mem::take(&mut printed.kept)).into_owned()
-        };
+        let text =
+            |printed: &mut Printed| String::from_utf8_lossy(&std::mem::take(&mut printed.kept)).into_owned();
         Output {
             stdout: text(&mut state.stdout),
             stderr: text(&mut state.stderr),

@@ -63,7 +63,9 @@ impl InvalidComponent {
 pub enum SandboxError {
     #[error(transparent)]
     Invalid(#[from] InvalidComponent),
-    #[error("the component's bytes are {actual}, not {expected}: they were damaged on their way; send them again")]
+    #[error(
+        "the component's bytes are {actual}, not {expected}: they were damaged on their way; send them again"
+    )]
     WrongDigest { expected: Digest, actual: Digest },
     #[error("no WebAssembly engine can be set up on this machine: {what}")]
     Engine { what: String },

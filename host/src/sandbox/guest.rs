@@ -81,7 +81,9 @@ impl Guest {
 
     pub fn task(&self) -> Result<&Task, Stop> {
         self.task.as_ref().ok_or_else(|| {
-            Stop::invalid("describe called an import of holdpoint:node; it may only return what the node needs")
+            Stop::invalid(
+                "describe called an import of holdpoint:node; it may only return what the node needs",
+            )
         })
     }
 

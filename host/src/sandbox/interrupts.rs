@@ -22,8 +22,10 @@ impl Host for Guest {
             self.task()?;
             return Ok(Vec::new());
         }
-        let questions =
-            questions.into_iter().map(|question| checked(question, &self.limits)).collect::<Result<_, _>>()?;
+        let questions = questions
+            .into_iter()
+            .map(|question| checked(question, &self.limits))
+            .collect::<Result<_, _>>()?;
         Ok(self.ask(Call::InterruptAll { questions }).await?)
     }
 }
@@ -64,9 +66,15 @@ fn checked(asked: Asked, limits: &Limits) -> Result<Question, Stop> {
     };
     Ok(Question {
         payload: json(&asked.payload, "a question's payload")?,
-        answer_schema: asked.answer_schema.map(|text| json(&text, "a question's answer schema")).transpose()?,
+        answer_schema: asked
+            .answer_schema
+            .map(|text| json(&text, "a question's answer schema"))
+            .transpose()?,
         expires_after_ms: asked.expires_after_ms,
-        default_answer: asked.default_answer.map(|text| json(&text, "a question's default answer")).transpose()?,
+        default_answer: asked
+            .default_answer
+            .map(|text| json(&text, "a question's default answer"))
+            .transpose()?,
     })
 }
 

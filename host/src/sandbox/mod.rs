@@ -39,7 +39,7 @@ use crate::model::compile::NodeInfo;
 use crate::model::ids::Digest;
 use crate::model::limits::Limits;
 
-pub use attempt::{Attempt, Context, End, LogLevel, Outside, Output, Performed, Ran, Route};
+pub use attempt::{Attempt, Context, End, LogLevel, Output, Outside, Performed, Ran, Route};
 pub use components::Component;
 pub use errors::{InvalidComponent, SandboxError};
 

@@ -133,11 +133,7 @@ fn told(context: Context) -> types::Context {
 }
 
 /// What the node returned, checked as far as that needs no knowledge of its graph.
-fn taken(
-    result: Result<types::Outcome, types::NodeError>,
-    task: &Task,
-    limits: &Limits,
-) -> End {
+fn taken(result: Result<types::Outcome, types::NodeError>, task: &Task, limits: &Limits) -> End {
     // A node that stopped short of what it did before has no outcome, good or bad.
     if let Err(divergence) = task.journal().finish() {
         return End::Diverged(divergence);
@@ -168,7 +164,8 @@ fn finished(outcome: types::Outcome, limits: &Limits) -> Result<End, ErrorRecord
             arg_bytes += arg.len() as u64;
             if arg_bytes > limits.update_bytes {
                 let limit = limits.update_bytes;
-                let message = format!("the arguments of the node's sends have more than {limit} bytes (update_bytes)");
+                let message =
+                    format!("the arguments of the node's sends have more than {limit} bytes (update_bytes)");
                 return Err(ErrorRecord::limit("update_bytes", limit, message));
             }
             Ok(Route::Send { label, arg: take_json(&arg, "a send's argument", bound, limits)? })
@@ -177,7 +174,8 @@ fn finished(outcome: types::Outcome, limits: &Limits) -> Result<End, ErrorRecord
     let routes: Vec<Route> = routes.collect::<Result<_, _>>()?;
     if routes.len() > limits.step_tasks as usize {
         let (limit, value) = (limits.step_tasks, routes.len());
-        let message = format!("the node takes {value} routes; one step has at most {limit} tasks (step_tasks)");
+        let message =
+            format!("the node takes {value} routes; one step has at most {limit} tasks (step_tasks)");
         return Err(ErrorRecord::limit("step_tasks", limit.into(), message));
     }
     for route in &routes {

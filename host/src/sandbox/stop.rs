@@ -11,10 +11,7 @@ use crate::model::limits::Limits;
 pub(super) enum Stop {
     Paused,
     Diverged(Box<Divergence>),
-    Failed {
-        error: ErrorRecord,
-        retryable: bool,
-    },
+    Failed { error: ErrorRecord, retryable: bool },
     Fault,
 }
 

@@ -73,7 +73,10 @@ fn stop_of(error: &wasmtime::Error, limits: &Limits) -> Stop {
         return Stop::limit("instances", limit, message);
     }
     tracing::debug!(error = text, "a guest broke the calling convention");
-    trapped("abi", "the node handed over what is no value of the agreed type: a bad pointer, length, case or text")
+    trapped(
+        "abi",
+        "the node handed over what is no value of the agreed type: a bad pointer, length, case or text",
+    )
 }
 
 fn stop_of_trap(trap: Trap, limits: &Limits) -> Stop {
@@ -85,21 +88,28 @@ fn stop_of_trap(trap: Trap, limits: &Limits) -> Stop {
         Trap::Interrupt => return over_deadline(limits),
         Trap::AllocationTooLarge => return over_memory(limits.memory_bytes),
         Trap::StackOverflow => ("stack-overflow", "stack overflow"),
-        Trap::UnreachableCodeReached => {
-            ("unreachable", "the node gave up: it reached an unreachable instruction, as a panic or an abort does")
-        }
+        Trap::UnreachableCodeReached => (
+            "unreachable",
+            "the node gave up: it reached an unreachable instruction, as a panic or an abort does",
+        ),
         Trap::MemoryOutOfBounds => ("memory-out-of-bounds", "the node read or wrote outside of its memory"),
-        Trap::TableOutOfBounds => ("table-out-of-bounds", "the node used a table element that does not exist"),
+        Trap::TableOutOfBounds => {
+            ("table-out-of-bounds", "the node used a table element that does not exist")
+        }
         Trap::IndirectCallToNull => ("null-function", "the node called a null function pointer"),
         Trap::BadSignature => ("bad-signature", "the node called a function pointer of another type"),
         Trap::NullReference => ("null-reference", "the node used a null reference"),
         Trap::IntegerOverflow => ("integer-overflow", "an integer operation overflowed"),
         Trap::IntegerDivisionByZero => ("division-by-zero", "the node divided an integer by zero"),
         Trap::BadConversionToInteger => ("bad-conversion", "a float has no integer value"),
-        Trap::StringOutOfBounds | Trap::ListOutOfBounds | Trap::UnalignedPointer | Trap::InvalidChar
-        | Trap::InvalidDiscriminant => {
-            ("abi", "the node handed over what is no value of the agreed type: a bad pointer, length, case or text")
-        }
+        Trap::StringOutOfBounds
+        | Trap::ListOutOfBounds
+        | Trap::UnalignedPointer
+        | Trap::InvalidChar
+        | Trap::InvalidDiscriminant => (
+            "abi",
+            "the node handed over what is no value of the agreed type: a bad pointer, length, case or text",
+        ),
         Trap::CannotEnterComponent | Trap::CannotLeaveComponent => {
             ("reentrance", "the node called the host where it may not")
         }

@@ -40,15 +40,25 @@ pub enum Expect {
 pub enum LeaseChange {
     /// As it is; the writer holds it, or nobody does and the writer needs none.
     Keep,
-    Claim { owner: OwnerId, until: Timestamp },
-    Renew { until: Timestamp },
+    Claim {
+        owner: OwnerId,
+        until: Timestamp,
+    },
+    Renew {
+        until: Timestamp,
+    },
     Release,
 }
 
 #[derive(Clone, Debug)]
 pub enum Write {
     Run(RunRow),
-    RunStatus { run: RunId, status: RunStatus, error: Option<ErrorRecord>, ended_at: Option<Timestamp> },
+    RunStatus {
+        run: RunId,
+        status: RunStatus,
+        error: Option<ErrorRecord>,
+        ended_at: Option<Timestamp>,
+    },
     Checkpoint(CheckpointRow),
     Channel(ChannelRow),
     /// Inserted, or put in the place of what stands for this task.
@@ -59,9 +69,20 @@ pub enum Write {
     Effect(EffectRow),
     Interrupt(InterruptRow),
     /// Only if it is pending; else the batch is a conflict.
-    Answer { interrupt: InterruptId, answer: Answer },
-    Withdraw { interrupt: InterruptId, at: Timestamp, reason: String },
+    Answer {
+        interrupt: InterruptId,
+        answer: Answer,
+    },
+    Withdraw {
+        interrupt: InterruptId,
+        at: Timestamp,
+        reason: String,
+    },
     /// A request was carried out; the reply is repeated to whoever sends it again. Without one, it was
     /// accepted and is not finished yet. Inserted, or its reply set.
-    Request { request_id: String, at: Timestamp, reply: Option<Json> },
+    Request {
+        request_id: String,
+        at: Timestamp,
+        reply: Option<Json>,
+    },
 }

@@ -4,8 +4,8 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use serde::de::DeserializeOwned;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, Row, Sqlite, Type, TypeInfo, ValueRef};
 use uuid::Uuid;

@@ -142,9 +142,7 @@ impl StoredCall {
     fn into_call(self) -> Result<Call, &'static str> {
         let call = match self.call.as_str() {
             "interrupt" => self.question.map(|question| Call::Interrupt { question }),
-            "interrupt-all" => self
-                .questions
-                .map(|all| Call::InterruptAll { questions: all }),
+            "interrupt-all" => self.questions.map(|all| Call::InterruptAll { questions: all }),
             "effect" => (|| Some(Call::Effect { name: self.name?, key: self.key?, input: self.input? }))(),
             "steering" => Some(Call::Steering),
             _ => return Err("none of interrupt, interrupt-all, effect, steering"),

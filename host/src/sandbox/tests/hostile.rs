@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::bench::{self, World, attempt, compiled, component, journal, module, node, sandbox};
 use super::super::*;
+use super::bench::{self, World, attempt, compiled, component, journal, module, node, sandbox};
 use crate::model::error::{ErrorRecord, Kind};
 
 async fn failure(bytes: Vec<u8>, limits: &Limits) -> (ErrorRecord, bool) {
@@ -90,7 +90,8 @@ async fn memory_is_held_to_its_limit_in_total() {
 
 #[tokio::test]
 async fn a_memory_with_a_maximum_of_its_own_is_told_so() {
-    let run = "(if (i32.ne (memory.grow $small (i32.const 2)) (i32.const -1)) (then (unreachable))) (i32.const 0)";
+    let run =
+        "(if (i32.ne (memory.grow $small (i32.const 2)) (i32.const -1)) (then (unreachable))) (i32.const 0)";
     let ran = bench::run(node("(memory $small 1 2)", run), &Limits::default()).await;
     assert!(matches!(ran.end, End::Finished { .. }), "{:?}", ran.end);
     assert_eq!(ran.memory_bytes, 2 * 65_536);
@@ -235,14 +236,16 @@ async fn what_is_no_value_of_its_type_is_a_trap_and_not_the_hosts_panic() {
 #[tokio::test]
 async fn an_exception_is_the_nodes_own_and_cannot_fill_the_host() {
     let items = "(tag $e (param i32))";
-    let caught = "(block $caught (result i32) (try_table (catch $e $caught) (throw $e (i32.const 0))) (unreachable))";
+    let caught =
+        "(block $caught (result i32) (try_table (catch $e $caught) (throw $e (i32.const 0))) (unreachable))";
     let ran = bench::run(node(items, caught), &Limits::default()).await;
     assert!(matches!(ran.end, End::Finished { .. }), "{:?}", ran.end);
     let (error, _) = failure(node(items, "(throw $e (i32.const 0))"), &Limits::default()).await;
     assert_eq!(error.kind, Kind::Trap);
 
     // One after the other they are collected; all at once they are memory.
-    let limits = Limits { memory_bytes: 4 << 20, table_elements: 1_000_000, fuel: 50_000_000, ..Limits::default() };
+    let limits =
+        Limits { memory_bytes: 4 << 20, table_elements: 1_000_000, fuel: 50_000_000, ..Limits::default() };
     let items = "(tag $e (param i32)) (table $kept 900000 exnref) (global $i (mut i32) (i32.const 0))";
     let caught = |keep: &str| {
         format!(
@@ -268,7 +271,10 @@ async fn what_is_not_on_the_list_of_features_does_not_compile() {
     for (what, items) in [
         ("shared memory", "(memory $s 1 1 shared)"),
         ("64-bit memory", "(memory $s i64 1)"),
-        ("garbage collection", "(type $s (struct (field i32))) (func (result (ref $s)) (struct.new_default $s))"),
+        (
+            "garbage collection",
+            "(type $s (struct (field i32))) (func (result (ref $s)) (struct.new_default $s))",
+        ),
         ("atomics", "(func (result i32) (i32.atomic.load (i32.const 0)))"),
         ("small pages", "(memory $s 1 1 (pagesize 1))"),
         ("128-bit arithmetic", "(func (result i64 i64) (i64.mul_wide_u (i64.const 1) (i64.const 1)))"),
@@ -290,10 +296,9 @@ async fn a_component_that_expects_another_contract_is_refused() {
     let error = sandbox.compile(Digest::of(&bytes), bytes).await.unwrap_err();
     assert!(matches!(error, SandboxError::Invalid(InvalidComponent::Contract { .. })), "{error}");
 
-    let bytes = wat::parse_str(
-        r#"(component (instance $i) (export "holdpoint:node/handler@0.1.0" (instance $i)))"#,
-    )
-    .unwrap();
+    let bytes =
+        wat::parse_str(r#"(component (instance $i) (export "holdpoint:node/handler@0.1.0" (instance $i)))"#)
+            .unwrap();
     let error = sandbox.compile(Digest::of(&bytes), bytes).await.unwrap_err();
     assert!(matches!(error, SandboxError::Invalid(InvalidComponent::Contract { .. })), "{error}");
 }
@@ -315,7 +320,8 @@ async fn a_description_is_bounded_and_may_not_ask_the_host() {
     let items = r#"(import "events" "emit" (func $emit (param i32 i32)))"#;
     let asking = module(items, "(i32.const 0)")
         .replace("(i32.const 128))\n", "(call $emit (i32.const 0) (i32.const 0)) (i32.const 128))\n");
-    let asking = compiled(&sandbox, component(imports, r#"(with "events" (instance $events))"#, &asking)).await;
+    let asking =
+        compiled(&sandbox, component(imports, r#"(with "events" (instance $events))"#, &asking)).await;
     let error = sandbox.describe(&asking).await.unwrap_err().to_string();
     assert!(error.contains("describe called an import"), "{error}");
 

@@ -238,7 +238,11 @@ async fn a_panic_of_the_embedder_ends_the_attempt_alone() {
     struct Panics;
     impl Outside for Panics {
         fn perform<'a>(
-            &'a self, _: usize, _: &'a str, _: &'a str, _: &'a crate::model::json::Json,
+            &'a self,
+            _: usize,
+            _: &'a str,
+            _: &'a str,
+            _: &'a crate::model::json::Json,
         ) -> futures::future::BoxFuture<'a, Performed> {
             Box::pin(async { panic!("a bug in a handler") })
         }
@@ -258,8 +262,10 @@ async fn a_panic_of_the_embedder_ends_the_attempt_alone() {
         json!([{"print": "x"}]),
     ] {
         let state = json!({ "script": script }).to_string();
-        let attempt =
-            Attempt { outside: Arc::new(Panics), ..attempt(&state, &journal(vec![]), &stage.world, &stage.limits) };
+        let attempt = Attempt {
+            outside: Arc::new(Panics),
+            ..attempt(&state, &journal(vec![]), &stage.world, &stage.limits)
+        };
         let ran = stage.sandbox.run(&stage.component, attempt).await;
         assert!(matches!(ran.end, End::Fault), "{script}: {:?}", ran.end);
     }
@@ -275,7 +281,8 @@ async fn steering_is_read_once_and_replayed() {
     assert!(matches!(stage.run(&script).await.end, End::Paused));
     stage.world.instructions.lock().unwrap().push(instruction("be kind"));
     stage.answer(1, 0, "2", START_MS + 1);
-    let (brief, kind) = (json!({"actor": "ann", "text": "be brief"}), json!({"actor": "ann", "text": "be kind"}));
+    let (brief, kind) =
+        (json!({"actor": "ann", "text": "be brief"}), json!({"actor": "ann", "text": "be kind"}));
     assert_eq!(stage.results(script).await, json!([[brief], 2, [brief, kind]]));
 }
 
@@ -283,8 +290,13 @@ async fn steering_is_read_once_and_replayed() {
 async fn what_is_too_much_or_no_json_fails_by_name() {
     let Some(mut stage) = Stage::set().await else { return };
     stage.limits = Limits {
-        payload_bytes: 1_000, effect_bytes: 1_000, update_bytes: 1_000, journal_entries: 5, interrupts: 3,
-        json_depth: 20, ..Limits::default()
+        payload_bytes: 1_000,
+        effect_bytes: 1_000,
+        update_bytes: 1_000,
+        journal_entries: 5,
+        interrupts: 3,
+        json_depth: 20,
+        ..Limits::default()
     };
     let big = "x".repeat(1_000);
     let deep = "[".repeat(100_000);

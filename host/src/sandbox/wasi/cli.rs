@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::bindings::cli::{
-    environment, exit, stderr, stdin, stdout, terminal_input, terminal_output, terminal_stderr, terminal_stdin,
-    terminal_stdout,
+    environment, exit, stderr, stdin, stdout, terminal_input, terminal_output, terminal_stderr,
+    terminal_stdin, terminal_stdout,
 };
 use wasmtime_wasi::p2::pipe::ClosedInputStream;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, OutputStream, Pollable, StreamResult};

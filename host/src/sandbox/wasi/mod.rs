@@ -13,7 +13,9 @@ pub(super) use poll::Sleeps;
 
 use wasmtime::component::{HasSelf, Linker};
 use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView as _};
-use wasmtime_wasi::p2::bindings::{cli as wasi_cli, clocks as wasi_clocks, filesystem, random as wasi_random, sockets};
+use wasmtime_wasi::p2::bindings::{
+    cli as wasi_cli, clocks as wasi_clocks, filesystem, random as wasi_random, sockets,
+};
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 use wasmtime_wasi_io::bindings::wasi::io;

@@ -10,8 +10,9 @@ impl Guest {
     fn random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
         let limit = self.limits.host_call_bytes;
         let Some(len) = usize::try_from(len).ok().filter(|&len| len as u64 <= limit) else {
-            let message =
-                format!("the node asks for {len} random bytes at once; {limit} are the most (host_call_bytes)");
+            let message = format!(
+                "the node asks for {len} random bytes at once; {limit} are the most (host_call_bytes)"
+            );
             return Err(Stop::limit("host_call_bytes", limit, message).into());
         };
         let mut bytes = vec![0; len];
