@@ -148,8 +148,9 @@ async fn i84_a_run_that_was_broken_off_goes_on_from_its_last_commit() {
         desk.service.silent_at.store(2, Ordering::SeqCst);
         let child = desk.spawn(&desk.start(SEND_TWICE));
         desk.service.wait_for(2).await;
-        let kill = std::process::Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]);
-        assert!({ kill }.status().unwrap().success());
+        let mut kill = std::process::Command::new("kill");
+        kill.args([&format!("-{signal}"), &child.id().to_string()]);
+        assert!(kill.status().unwrap().success());
         let said = finish(child).await;
         match signal {
             "INT" => assert_eq!(said.status.code(), Some(130), "{said:#?}"),

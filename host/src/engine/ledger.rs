@@ -41,6 +41,8 @@ struct State {
     claimed: Option<Timestamp>,
     /// The thread's row names an owner, this one or a dead one.
     has_owner: bool,
+    /// How the invocation ended is with the writer, and stands.
+    ended: bool,
 }
 
 impl Ledger {
@@ -52,7 +54,7 @@ impl Ledger {
         (expect, head): (Expect, CheckpointId),
         has_owner: bool,
     ) -> Self {
-        let state = State { expect, head, writes: Vec::new(), claimed: None, has_owner };
+        let state = State { expect, head, writes: Vec::new(), claimed: None, has_owner, ended: false };
         Self { store, tenant, thread, owner, lease_ms, clock, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -76,6 +78,12 @@ impl Ledger {
     /// continued from it.
     pub async fn hold(&self) -> Result<(), Lost> {
         let state = self.state.clone().lock_owned().await;
+        if state.ended {
+            drop(state);
+            // Whoever waited for the end to be written and would claim the thread again, after it was let
+            // go, is about to be dropped.
+            return std::future::pending().await;
+        }
         let until = self.clock.now().plus_ms(self.lease_ms);
         let lease = match state.claimed {
             None => LeaseChange::Claim { owner: self.owner, until },
@@ -84,9 +92,13 @@ impl Ledger {
         self.commit(state, RunStatus::Running, lease).await
     }
 
-    /// Makes everything gathered durable, with how the run stands, and lets the thread go.
+    /// Makes everything gathered durable, with how the run stands, and lets the thread go. The first end
+    /// stands: a word to stop that comes while it is written changes nothing.
     pub async fn finish(&self, status: RunStatus) -> Result<(), Lost> {
-        let state = self.state.clone().lock_owned().await;
+        let mut state = self.state.clone().lock_owned().await;
+        if std::mem::replace(&mut state.ended, true) {
+            return Ok(());
+        }
         let lease = if state.has_owner { LeaseChange::Release } else { LeaseChange::Keep };
         self.commit(state, status, lease).await
     }
