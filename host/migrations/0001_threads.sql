@@ -73,6 +73,7 @@ CREATE TABLE runs (
     parent_task BLOB,
     graph       BLOB    NOT NULL,
     namespace   TEXT    NOT NULL,    -- JSON: the path of subgraph nodes from the root
+    gates       TEXT    NOT NULL,    -- JSON: the nodes that this run stops at, beside those of its graph
     status      TEXT    NOT NULL
         CHECK (status IN ('running', 'completed', 'interrupted', 'failed', 'diverged', 'cancelled')),
     error       TEXT,                -- JSON

@@ -82,7 +82,8 @@ async fn i79_two_tasks_that_use_one_key_at_once_get_one_outcome() {
             Ok::<Value, EffectFailure>(json!("done"))
         }
     };
-    let host = world.builder().database(world.db()).watcher(watcher).effect("e", handler).open().await.unwrap();
+    let host =
+        world.builder().database(world.db()).watcher(watcher).effect("e", handler).open().await.unwrap();
     let fan = script_node().routes(&[("x", "x")]);
     let spec = scripted(&["p"]).node("p", fan).node("x", script_node());
     let graph = host.compile(&spec).await.unwrap();

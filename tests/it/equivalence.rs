@@ -1,13 +1,14 @@
-//! A run that was interrupted and resumed ends as one that was answered at once: on random graphs of
-//! scripted nodes, with random programs.
+//! A run that was interrupted and resumed ends as one that was answered at once, and as one that never had
+//! to ask: on random graphs of scripted nodes, with random programs.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
-use holdpoint::model::ids::{InterruptId, TaskId};
+use holdpoint::model::ids::InterruptId;
 use holdpoint::model::{EffectSpec, InterruptKind, Limits, OneOrMany, PendingInterrupt};
 use holdpoint::{
-    Command, EffectFailure, EffectRequest, Execution, GraphSpec, Host, NodeSpec, Reducer, ResumeTarget, RunStatus,
+    Command, EffectFailure, EffectRequest, Execution, GraphSpec, Host, NodeSpec, Reducer, ResumeTarget,
+    RunStatus,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,7 +27,10 @@ enum Act {
     /// Asks, and does the first or the second as the answer is.
     Choose(Vec<Act>, Vec<Act>),
     /// `f` wants approval. The key says what the input is.
-    Effect { approve: bool, key: u8 },
+    Effect {
+        approve: bool,
+        key: u8,
+    },
     Add(i8),
     Merge(u8),
     /// Writes the channel that two writers of one step must not write, if the node may.
@@ -38,7 +42,7 @@ enum Act {
 #[derive(Clone, Debug)]
 struct Node {
     acts: Vec<Act>,
-    /// Picks one of the nodes before it, from which an edge leads here.
+    /// Picks the node before it from which an edge leads here.
     after: u8,
     /// Takes a route to a later node (or the end) instead of its edges.
     goes: Option<u8>,
@@ -65,7 +69,7 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (prop::bool::weighted(0.3), 0..3_u8).prop_map(|(approve, key)| Act::Effect { approve, key }),
         2 => (-3..9_i8).prop_map(Act::Add),
         2 => (0..3_u8).prop_map(Act::Merge),
-        1 => Just(Act::Replace),
+        2 => Just(Act::Replace),
         2 => prop::sample::select(vec!['c', 'd']).prop_map(Act::Read),
     ];
     let leaf = prop_oneof![30 => simple, 1 => Just(Act::Fail)].boxed();
@@ -108,7 +112,7 @@ impl Shape {
         usize::from(self.replacer) % self.nodes.len()
     }
 
-    fn spec(&self) -> GraphSpec {
+    fn spec(&self, asking: Asking) -> GraphSpec {
         let mut spec = GraphSpec::new("random", "n0")
             .channel("script", Reducer::Replace)
             .channel("a", Reducer::Append)
@@ -116,7 +120,7 @@ impl Shape {
             .channel("d", Reducer::Merge)
             .channel("last", Reducer::Replace)
             .effect("e", EffectSpec::default())
-            .effect("f", EffectSpec { approve: true, ..EffectSpec::default() });
+            .effect("f", EffectSpec { approve: asking == Asking::People, ..EffectSpec::default() });
         spec.entry = OneOrMany::Many((0..self.entries).map(Self::node_name).collect());
         for (i, node) in self.nodes.iter().enumerate() {
             let counter = format!("count{i}");
@@ -150,24 +154,31 @@ impl Shape {
                 spec = spec.edge(&Self::node_name(from), &Self::node_name(i));
             }
         }
-        for &(a, b, to) in &self.joins {
-            let Some(to) = pick(to, 2, self.nodes.len()) else { continue };
-            let (Some(a), Some(b)) = (pick(a, 0, to), pick(b, 0, to)) else { continue };
-            if a != b {
-                let from = [Self::node_name(a), Self::node_name(b)];
-                spec = spec.edge_all(&[&from[0], &from[1]], &Self::node_name(to));
-            }
+        for [a, b, to] in self.joins() {
+            let from = [Self::node_name(a), Self::node_name(b)];
+            spec = spec.edge_all(&[&from[0], &from[1]], &Self::node_name(to));
         }
         spec
     }
 
+    /// Two different nodes, and a later one that waits for both.
+    fn joins(&self) -> BTreeSet<[usize; 3]> {
+        let joins = self.joins.iter().filter_map(|&(a, b, to)| {
+            let to = pick(to, 2, self.nodes.len())?;
+            let b = pick(b, 1, to)?;
+            Some([pick(a, 0, b)?, b, to])
+        });
+        joins.collect()
+    }
+
     /// The programs of all nodes, by name.
-    fn script(&self) -> Value {
+    fn script(&self, asking: Asking) -> Value {
         let programs = self.nodes.iter().enumerate().map(|(i, node)| {
-            let mut ops = self.program(i, &node.acts);
+            let name = Self::node_name(i);
+            let mut ops = self.program(asking, i, &name, &node.acts);
             for (label, (to, acts)) in ["y", "z"].into_iter().zip(&node.sends) {
                 let Some(to) = pick(*to, i + 1, self.nodes.len()) else { continue };
-                let arg = json!({ "script": self.program(to, acts) });
+                let arg = json!({ "script": self.program(asking, to, &format!("{name}{label}"), acts) });
                 ops.push(json!({ "send": { "label": label, "arg": arg } }));
             }
             if node.goes.is_some() {
@@ -181,53 +192,88 @@ impl Shape {
                 ops.push(json!({ "read": "b" }));
                 ops.push(json!({ "if_last": { "equals": null, "then": go, "else": again } }));
             }
-            (Self::node_name(i), Value::Array(ops))
+            (name, Value::Array(ops))
         });
         Value::Object(programs.collect())
     }
 
     /// What the acts do in node `i`, with all they gave put down at the end.
-    fn program(&self, i: usize, acts: &[Act]) -> Vec<Value> {
-        let mut ops = self.ops(i, acts);
+    fn program(&self, asking: Asking, i: usize, site: &str, acts: &[Act]) -> Vec<Value> {
+        let mut ops = self.ops(asking, i, site, acts);
         ops.push(json!({ "put_results": "a" }));
         ops
     }
 
-    fn ops(&self, i: usize, acts: &[Act]) -> Vec<Value> {
+    fn ops(&self, asking: Asking, i: usize, site: &str, acts: &[Act]) -> Vec<Value> {
         let may_replace = self.replacer() == i && self.nodes[i].back.is_none();
-        let op = |(place, act): (usize, &Act)| match act {
-            Act::Ask => json!({ "ask": { "place": place } }),
-            Act::AskAll(count) => json!({ "ask_all": (0..*count).collect::<Vec<_>>() }),
-            Act::Choose(yes, no) => json!([
-                { "ask": { "choose": place }, "schema": { "type": "boolean" } },
-                { "if_last": { "equals": true, "then": self.ops(i, yes), "else": self.ops(i, no) } },
-            ]),
-            Act::Effect { approve, key } => json!({ "effect": {
-                "name": if *approve { "f" } else { "e" },
-                "key": format!("key{key}"),
-                "input": { "node": i, "key": key },
-            } }),
-            Act::Add(number) => json!({ "put": { "c": number } }),
-            Act::Merge(key) => json!({ "put": { "d": { format!("key{key}"): format!("n{i}/{place}") } } }),
-            Act::Replace if may_replace => json!({ "put": { "b": [i, place] } }),
-            Act::Replace => json!({ "value": "may not" }),
-            Act::Read(channel) => json!({ "read": channel.to_string() }),
-            Act::Fail => json!({ "fail": format!("at {place}") }),
+        let ask = |payload: Value| match asking {
+            Asking::People => json!({ "ask": payload }),
+            Asking::Nobody => json!({ "value": answer(&payload) }),
+        };
+        let op = |(place, act): (usize, &Act)| {
+            let site = format!("{site}/{place}");
+            let ops = |acts: &[Act], branch| self.ops(asking, i, &format!("{site}{branch}"), acts);
+            match act {
+                Act::Ask => ask(json!({ "site": site })),
+                Act::AskAll(count) => {
+                    let payloads = (0..*count).map(|nth| json!({ "site": site, "nth": nth }));
+                    match asking {
+                        Asking::People => json!({ "ask_all": payloads.collect::<Vec<_>>() }),
+                        Asking::Nobody => {
+                            json!({ "value": payloads.map(|p| answer(&p)).collect::<Vec<_>>() })
+                        }
+                    }
+                }
+                Act::Choose(yes, no) => json!([
+                    ask(json!({ "choose": site })),
+                    { "if_last": { "equals": true, "then": ops(yes, "y"), "else": ops(no, "n") } },
+                ]),
+                Act::Effect { approve: true, key: DENIED } if asking == Asking::Nobody => {
+                    json!({ "value": { "err": { "kind": "denied", "message": "not approved" } } })
+                }
+                Act::Effect { approve, key } => json!({ "effect": {
+                    "name": if *approve { "f" } else { "e" },
+                    "key": format!("key{key}"),
+                    "input": { "node": i, "key": key },
+                } }),
+                Act::Add(number) => json!({ "put": { "c": number } }),
+                Act::Merge(key) => json!({ "put": { "d": { format!("key{key}"): site } } }),
+                Act::Replace if may_replace => json!({ "put": { "b": site } }),
+                Act::Replace => json!({ "value": "may not" }),
+                Act::Read(channel) => json!({ "read": channel.to_string() }),
+                Act::Fail => json!({ "fail": format!("at {site}") }),
+            }
         };
         let ops = acts.iter().enumerate().map(op);
         ops.flat_map(|op| if let Value::Array(ops) = op { ops } else { vec![op] }).collect()
     }
 }
 
-/// Answers what a run asks. The answer follows from which question it is and not from when it is
-/// answered; and, where the schema lets it, no two are the same.
+/// Whom the programs ask.
+#[derive(Clone, Copy, PartialEq)]
+enum Asking {
+    People,
+    /// They know the answers.
+    Nobody,
+}
+
+/// Which sends of an effect that wants approval are not approved.
+const DENIED: u8 = 1;
+
+/// What a question is answered follows from what it shows, and not from when it is answered.
+fn answer(payload: &Value) -> Value {
+    match payload.get("choose").and_then(Value::as_str) {
+        Some(site) => json!(site.bytes().map(usize::from).sum::<usize>() % 2 == 0),
+        None => json!({ "to": payload }),
+    }
+}
+
+/// Answers what a run asks, each question once.
 #[derive(Default)]
 struct Person {
-    /// In the order in which they first asked: all tasks of a step do so in its first pause, in task order.
-    tasks: HashMap<TaskId, usize>,
     shown: BTreeMap<InterruptId, PendingInterrupt>,
     answered: BTreeSet<InterruptId>,
-    unique: Vec<Value>,
+    given: Vec<Value>,
 }
 
 impl Person {
@@ -237,23 +283,17 @@ impl Person {
             let id = pending.interrupt.id;
             assert!(!self.answered.contains(&id), "it was answered: {pending:?}");
             assert_eq!(self.shown.entry(id).or_insert_with(|| pending.clone()), pending);
-            let number = self.tasks.len();
-            self.tasks.entry(pending.interrupt.task_id).or_insert(number);
         }
     }
 
     fn answer(&mut self, pending: &PendingInterrupt) -> (InterruptId, Value) {
         let asked = &pending.interrupt;
         assert!(self.answered.insert(asked.id), "answered twice: {pending:?}");
-        let task = self.tasks[&asked.task_id];
         let value = match pending.kind {
-            // Of one effect that several tasks want approved, whoever comes first decides.
-            InterruptKind::Approve => json!({ "approved": asked.payload["input"]["key"] != json!(1) }),
-            _ if asked.payload.get("choose").is_some() => json!((task + asked.order) % 2 == 0),
+            InterruptKind::Approve => json!({ "approved": asked.payload["input"]["key"] != json!(DENIED) }),
             _ => {
-                let value = json!({ "task": task, "order": asked.order });
-                self.unique.push(value.clone());
-                value
+                self.given.push(answer(&asked.payload));
+                answer(&asked.payload)
             }
         };
         (asked.id, value)
@@ -266,13 +306,11 @@ struct Ended {
     status: RunStatus,
     error: Option<(holdpoint::model::Kind, String)>,
     state: Value,
-    /// Effects by name and input, each as often as it was sent.
-    sent: Vec<(String, String)>,
-    /// Answers that no two questions share, each as often as it stands in the state.
-    used: Vec<String>,
+    /// Effects as they were sent: name, input and the key on the wire.
+    sent: BTreeSet<(String, String, String)>,
 }
 
-/// All hosts that take part, on one database.
+/// Hosts on one database.
 struct Hosts {
     world: World,
     here: Host,
@@ -306,10 +344,11 @@ impl Hosts {
     }
 
     /// Runs a graph to its end. `schedule`: how the person goes about it; none: all is answered at once.
-    async fn run(&self, shape: &Shape, thread: &str, schedule: Option<&[u8]>) -> Ended {
-        let graph = self.here.compile(&shape.spec()).await.unwrap();
+    async fn run(&self, shape: &Shape, thread: &str, asking: Asking, schedule: Option<&[u8]>) -> Ended {
+        let graph = self.here.compile(&shape.spec(asking)).await.unwrap();
         let mut person = Person::default();
-        let mut execution = graph.invoke(on(thread), json!({ "script": shape.script() })).await.unwrap();
+        let mut execution = graph.invoke(on(thread), script(shape.script(asking))).await.unwrap();
+        assert!(asking == Asking::People || execution.interrupts.is_empty());
         let mut bytes = schedule.unwrap_or(&[0]).iter().copied().cycle();
         while execution.status == RunStatus::Interrupted {
             person.look(&execution);
@@ -339,8 +378,12 @@ impl Hosts {
                     let (id, value) = answers[0].clone();
                     let target = ResumeTarget::run(execution.run_id).interrupt(id);
                     match byte() % 3 {
-                        0 if count == 1 => host.resume_targeted(target, Command::resume(value)).await.unwrap(),
-                        1 if pending.len() == 1 => host.resume(on(thread), Command::resume(value)).await.unwrap(),
+                        0 if count == 1 => {
+                            host.resume_targeted(target, Command::resume(value)).await.unwrap()
+                        }
+                        1 if pending.len() == 1 => {
+                            host.resume(on(thread), Command::resume(value)).await.unwrap()
+                        }
                         _ => host.resume(on(thread), Command::answers(answers)).await.unwrap(),
                     }
                 }
@@ -353,27 +396,26 @@ impl Hosts {
     }
 
     async fn ended(&self, execution: &Execution, person: &Person, thread: &str) -> Ended {
-        let state = self.there.state(on(thread)).await.unwrap();
-        let sent = std::mem::take(&mut *self.world.sent.lock().unwrap());
-        let keys: BTreeSet<&str> = sent.iter().map(|request| request.idempotency_key.as_str()).collect();
-        assert_eq!(keys.len(), sent.len(), "sent twice: {sent:#?}");
-        let mut sent: Vec<_> = sent.into_iter().map(|r| (r.effect, r.input.to_string())).collect();
-        sent.sort();
-        let mut used = Vec::new();
-        let empty = Vec::new();
-        for result in state.get("a").and_then(Value::as_array).unwrap_or(&empty) {
-            let answers = result.as_array().map(Vec::as_slice).unwrap_or(std::slice::from_ref(result));
-            used.extend(answers.iter().filter(|value| value.get("order").is_some()).map(Value::to_string));
+        let mut state = self.there.state(on(thread)).await.unwrap();
+        state.as_object_mut().unwrap().remove("script");
+        if execution.status == RunStatus::Completed {
+            let results = state.get("a").and_then(Value::as_array).cloned().unwrap_or_default();
+            let all = results
+                .iter()
+                .flat_map(|result| result.as_array().map_or(vec![result], |all| all.iter().collect()));
+            let answers = |value: &&Value| value.is_boolean() || value.get("to").is_some();
+            let mut used: Vec<String> = all.filter(answers).map(Value::to_string).collect();
+            let mut given: Vec<String> = person.given.iter().map(Value::to_string).collect();
+            (used.sort(), given.sort());
+            assert!(person.shown.is_empty() || used == given, "each is used once: {used:?} {given:?}");
         }
-        used.sort();
-        let mut given: Vec<_> = person.unique.iter().map(Value::to_string).collect();
-        given.sort();
-        match execution.status {
-            RunStatus::Completed => assert_eq!(used, given, "each answer is used once"),
-            _ => assert!(used.windows(2).all(|pair| pair[0] != pair[1]), "an answer is used twice: {used:?}"),
-        }
+        let requests = std::mem::take(&mut *self.world.sent.lock().unwrap());
+        let count = requests.len();
+        let sent: BTreeSet<_> =
+            requests.into_iter().map(|r| (r.effect, r.input.to_string(), r.idempotency_key)).collect();
+        assert_eq!(sent.len(), count, "something was sent twice: {sent:#?}");
         let error = execution.error.as_ref().map(|error| (error.kind, error.message.clone()));
-        Ended { status: execution.status, error, state, sent, used }
+        Ended { status: execution.status, error, state, sent }
     }
 }
 
@@ -388,21 +430,25 @@ fn seed() -> u128 {
 #[test]
 fn i50_an_interrupted_run_ends_as_one_that_was_answered_at_once() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let hosts = runtime.block_on(Hosts::new());
+    let hosts = runtime.block_on(async { [Hosts::new().await, Hosts::new().await, Hosts::new().await] });
     let seed = seed();
-    let config = Config { cases: GRAPHS, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
+    let config =
+        Config { cases: GRAPHS, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
     let bytes = [seed.to_be_bytes(), [0; 16]].concat();
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let threads = Cell::new(0);
     let ran = runner.run(&(shape(), vec(any::<u8>(), 1..60)), |(shape, schedule)| {
-        let n = threads.replace(threads.get() + 1);
-        runtime.block_on(async {
-            hosts.world.sent.lock().unwrap().clear();
-            let at_once = hosts.run(&shape, &format!("a{n}"), None).await;
-            let piecemeal = hosts.run(&shape, &format!("b{n}"), Some(&schedule)).await;
-            prop_assert_eq!(at_once, piecemeal);
-            Ok(())
-        })
+        let thread = format!("t{}", threads.replace(threads.get() + 1));
+        let (unasked, at_once, piecemeal) = runtime.block_on(async {
+            tokio::join!(
+                hosts[0].run(&shape, &thread, Asking::Nobody, None),
+                hosts[1].run(&shape, &thread, Asking::People, None),
+                hosts[2].run(&shape, &thread, Asking::People, Some(&schedule)),
+            )
+        });
+        prop_assert_eq!(&at_once, &piecemeal);
+        prop_assert_eq!(&unasked, &piecemeal);
+        Ok(())
     });
     if let Err(error) = ran {
         let why = match error {
@@ -411,9 +457,8 @@ fn i50_an_interrupted_run_ends_as_one_that_was_answered_at_once() {
         };
         panic!("HOLDPOINT_TEST_SEED={}: {why}", seed);
     }
-    let (questions, ends) = (hosts.questions.get(), hosts.ends.borrow());
-    println!("{GRAPHS} graphs, {questions} questions, {ends:?}");
     // The graphs do ask, most come to their end, and not all of them do.
-    let graphs = GRAPHS as usize;
-    assert!(questions > 4 * graphs && ends["completed"] > graphs && ends["node-failed"] > 0, "{ends:?}");
+    let (questions, ends, graphs) = (hosts[2].questions.get(), hosts[2].ends.borrow(), GRAPHS as usize);
+    println!("{graphs} graphs, {questions} questions, {ends:?}");
+    assert!(questions > 2 * graphs && ends["completed"] > graphs / 2 && ends["node-failed"] > 0, "{ends:?}");
 }

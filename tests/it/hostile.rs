@@ -167,7 +167,14 @@ async fn s15_the_world_of_a_node_is_empty() {
     completed(bench.graph.invoke(on("t"), script(look)).await.unwrap());
     let told = bench.state().await["a"].take();
     assert_eq!((&told[0], &told[1], &told[2]), (&json!({}), &json!([]), &json!({ "ok": "" })));
-    for (i, word) in [(3, ""), (4, ""), (5, ""), (6, ""), (7, "access-denied"), (8, "access-denied")] {
+    for (i, word) in [
+        (3, "pre-opened"),
+        (4, "pre-opened"),
+        (5, "pre-opened"),
+        (6, "pre-opened"),
+        (7, "access-denied"),
+        (8, "access-denied"),
+    ] {
         let why = told[i]["err"].as_str().unwrap_or_else(|| panic!("{i}: {told}"));
         assert!(why.to_lowercase().replace(' ', "-").contains(word), "{i}: {why}");
     }
@@ -196,7 +203,9 @@ async fn s20_fresh_memory_is_zeroes_whoever_had_it_before() {
     let fills = bench.by_hand(node("", &over_all("(i32.store (local.get $at) (i32.const 0xC0FFEE))"))).await;
     let looks =
         bench.by_hand(node("", &over_all("(if (i32.load (local.get $at)) (then (unreachable)))"))).await;
-    let both = over_all("(i32.store (local.get $at) (i32.const 1)) (if (i32.load (local.get $at)) (then (unreachable)))");
+    let both = over_all(
+        "(i32.store (local.get $at) (i32.const 1)) (if (i32.load (local.get $at)) (then (unreachable)))",
+    );
     assert_eq!(bench.component_fails(node("", &both)).await.kind, Kind::Trap, "it would find something");
     for _ in 0..5 {
         completed(fills.invoke(on("t"), json!({})).await.unwrap());
@@ -221,7 +230,11 @@ async fn s21_what_was_not_declared_or_granted_is_refused_by_name_and_nothing_is_
     ] {
         let error = bench.script_fails(json!([put, op])).await;
         assert_eq!(error.kind, Kind::Undeclared, "{op}: {error}");
-        assert_eq!((&error.more["what"], &error.more["name"]), (&json!(what), &json!(name)), "{op}: {error:?}");
+        assert_eq!(
+            (&error.more["what"], &error.more["name"]),
+            (&json!(what), &json!(name)),
+            "{op}: {error:?}"
+        );
         assert!(error.message.contains(&format!("{what} {name:?}")), "{op}: {error}");
         let state = bench.state().await;
         assert_eq!((state.get("a"), state.get("c"), state.get("b")), (None, None, None), "{op}");
@@ -335,7 +348,10 @@ async fn s26_a_bug_of_the_embedder_ends_that_run_and_the_host_lives() {
         let ops = json!([log("fine"), op, { "put": { "c": 1 } }]);
         let error = graph.invoke(on(thread), script(ops)).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Store, "{error:?}");
-        assert!(error.to_string().contains(says) && error.to_string().contains("can be continued"), "{error}");
+        assert!(
+            error.to_string().contains(says) && error.to_string().contains("can be continued"),
+            "{error}"
+        );
         let well = script(json!([effect("well"), { "put": { "c": 1 } }]));
         completed(graph.invoke(on(&format!("{thread} after")), well).await.unwrap());
     }
@@ -358,7 +374,8 @@ async fn s30_an_artifact_that_was_replaced_or_cut_short_is_compiled_again() {
     let other = node("", "(unreachable)");
     let run = async |host: &Host, bytes: &[u8]| {
         let digest = host.install("n", bytes.to_vec()).await.unwrap().digest;
-        let graph = host.compile(&GraphSpec::new("g", "n").node("n", NodeSpec::component(digest))).await.unwrap();
+        let graph =
+            host.compile(&GraphSpec::new("g", "n").node("n", NodeSpec::component(digest))).await.unwrap();
         (graph.invoke(on("t"), json!({})).await.unwrap(), host.sandbox().counters())
     };
     let artifact = |bytes: &[u8]| {

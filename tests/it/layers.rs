@@ -65,7 +65,8 @@ fn faults(path: &str, text: &str) -> Vec<String> {
             faults.push(format!("{path}: {word} belongs into {homes:?}"));
         }
     }
-    let reads_environment = words.windows(3).any(|next| next[0].0 == "env" && next[1].0 == ":" && next[2].0 == ":");
+    let reads_environment =
+        words.windows(3).any(|next| next[0].0 == "env" && next[1].0 == ":" && next[2].0 == ":");
     if reads_environment && layer != Some("cli") && !is_test {
         faults.push(format!("{path}: the environment is read in cli only"));
     }
@@ -105,9 +106,9 @@ fn named(words: &[(String, usize)]) -> Vec<(String, usize)> {
                 continue;
             }
             let mut braces = 0;
-            for i in at + 3..words.len() {
+            for (i, (word, _)) in words.iter().enumerate().skip(at + 3) {
                 let first = braces == 1 && (is(i - 1, "{") || is(i - 1, ","));
-                match words[i].0.as_str() {
+                match word.as_str() {
                     "{" => braces += 1,
                     "}" if braces == 1 => break,
                     "}" => braces -= 1,
@@ -165,9 +166,12 @@ fn no_file_is_named_for_want_of_a_home() {
         sources(&root.join(part), &mut files);
     }
     for file in files {
-        let nameless = file.strip_prefix(&root).unwrap().with_extension("").iter().any(|part| {
-            part.to_string_lossy().split(['_', '-']).any(|word| NO_NAMES.contains(&word))
-        });
+        let nameless = file
+            .strip_prefix(&root)
+            .unwrap()
+            .with_extension("")
+            .iter()
+            .any(|part| part.to_string_lossy().split(['_', '-']).any(|word| NO_NAMES.contains(&word)));
         assert!(!nameless, "{}", file.display());
     }
 }

@@ -5,5 +5,12 @@
 mod world;
 mod pausing;
 mod answering;
+mod gates;
 mod process;
 mod crashes;
+#[path = "../../host/src/sandbox/tests/by_hand.rs"]
+mod by_hand;
+mod limits;
+mod hostile;
+mod refusals;
+mod layers;

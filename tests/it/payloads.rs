@@ -13,8 +13,20 @@ async fn i07_payloads_and_answers_come_back_as_they_went_in() {
     let long = json!("x".repeat(1 << 20)).to_string();
     let deep = format!("{}{}", "[".repeat(90), "]".repeat(90));
     let texts = [
-        "null", "false", "0", "\"\"", "[]", "{}", &long, &deep, "12345678901234567890123", "1.10", "-0.0", "1e400",
-        "\"🦀 é 👩‍👩‍👧\\u0000\\n\"", r#"{"a":[1.10,{"b":null}],"z":"\"\\"}"#,
+        "null",
+        "false",
+        "0",
+        "\"\"",
+        "[]",
+        "{}",
+        &long,
+        &deep,
+        "12345678901234567890123",
+        "1.10",
+        "-0.0",
+        "1e400",
+        "\"🦀 é 👩‍👩‍👧\\u0000\\n\"",
+        r#"{"a":[1.10,{"b":null}],"z":"\"\\"}"#,
     ];
     for (i, text) in texts.into_iter().enumerate() {
         let thread = format!("t{i}");

@@ -28,6 +28,7 @@ pub struct Said {
     pub status: ExitStatus,
     /// The document on standard output; null if it wrote none.
     pub document: Value,
+    #[expect(dead_code, reason = "shown where a test fails")]
     pub stderr: String,
 }
 

@@ -125,7 +125,8 @@ async fn i20_a_value_that_waits_its_turn_does_not_slip_to_the_next_question() {
         async move { host.resume(on("t"), Command::resume("A")).await }
     });
     entered.acquire().await.unwrap().forget();
-    let late = tokio::time::timeout(Duration::from_secs(30), host.resume(on("t"), Command::resume("B"))).await;
+    let late =
+        tokio::time::timeout(Duration::from_secs(30), host.resume(on("t"), Command::resume("B"))).await;
     release.add_permits(1);
     let refusal = refused(late.expect("it is refused at once"));
     assert!(matches!(refusal.error.kind, Kind::NotPending | Kind::Stale | Kind::Busy), "{refusal}");

@@ -5,9 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use holdpoint::model::{Digest, InterruptId, Kind, Limits};
-use holdpoint::{
-    Command, EngineError, GraphSpec, Host, NodeSpec, Reducer, ResumeTarget, RunConfig,
-};
+use holdpoint::{Command, EngineError, GraphSpec, Host, NodeSpec, Reducer, ResumeTarget, RunConfig};
 use serde_json::json;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
@@ -41,7 +39,10 @@ fn a_graph_file_that_is_none_is_refused_by_line_and_column() {
         ("", &["line 1, column 1", "missing field `name`"][..]),
         ("name = 'g'\nentry = [", &["line 2, column 10"]),
         ("nmae = 'g'", &["line 1, column 1", "unknown field `nmae`", "`name`"]),
-        (&format!("{head}[channels]\nc = {{ reducer = 'concat' }}"), &["line 4, column 17", "`concat`", "`append`"]),
+        (
+            &format!("{head}[channels]\nc = {{ reducer = 'concat' }}"),
+            &["line 4, column 17", "`concat`", "`append`"],
+        ),
         (&format!("{head}[channels]\nc = {{ reducer = 1 }}"), &["line 4, column 17"]),
         (&format!("{head}[nodes.a]\ncomponnet = 'x'"), &["line 4, column 1", "`componnet`", "`component`"]),
         (&format!("{head}[nodes.a]\nreads = 1"), &["line 4, column 9"]),
@@ -73,19 +74,59 @@ async fn a_graph_that_cannot_run_is_refused_by_place_and_with_what_there_is() {
         ("edge from", spec().edge("m", "n"), Kind::Invalid, &["edges[0].from", "\"m\"", "there are n"]),
         ("edge to", spec().edge("n", "m"), Kind::Invalid, &["edges[0].to", "\"m\"", "there are n"]),
         ("edge twice", spec().edge("n", "end").edge("n", "end"), Kind::Invalid, &["edges[1]", "twice"]),
-        ("route", with(script_node().routes(&[("x", "m")])), Kind::Invalid, &["nodes.n.routes.x", "\"m\"", "there are n"]),
-        ("channel", with(script_node().reads_as(&[("a", "q")])), Kind::Invalid, &["nodes.n.reads.a", "\"q\"", "script"]),
-        ("output", with(script_node().writes(&["q"])), Kind::Invalid, &["nodes.n.writes.q", "does not declare", "a, b, c, d"]),
-        ("effect", with(script_node().effects(&["g"])), Kind::Invalid, &["nodes.n.effects.g", "does not declare", "e, f"]),
+        (
+            "route",
+            with(script_node().routes(&[("x", "m")])),
+            Kind::Invalid,
+            &["nodes.n.routes.x", "\"m\"", "there are n"],
+        ),
+        (
+            "channel",
+            with(script_node().reads_as(&[("a", "q")])),
+            Kind::Invalid,
+            &["nodes.n.reads.a", "\"q\"", "script"],
+        ),
+        (
+            "output",
+            with(script_node().writes(&["q"])),
+            Kind::Invalid,
+            &["nodes.n.writes.q", "does not declare", "a, b, c, d"],
+        ),
+        (
+            "effect",
+            with(script_node().effects(&["g"])),
+            Kind::Invalid,
+            &["nodes.n.effects.g", "does not declare", "e, f"],
+        ),
         ("unreachable", spec().node("m", script_node()), Kind::Invalid, &["nodes.m", "no edge or route"]),
         ("no node", nobody, Kind::Invalid, &["nodes", "[nodes.NAME]"]),
         ("a reserved name", reserved, Kind::Invalid, &["nodes.end", "not \"end\""]),
-        ("a channel's name", spec().channel("a b", Reducer::Sum), Kind::Invalid, &["channels.a b", "letters"]),
+        (
+            "a channel's name",
+            spec().channel("a b", Reducer::Sum),
+            Kind::Invalid,
+            &["channels.a b", "letters"],
+        ),
         ("no component", with(NodeSpec::default()), Kind::Invalid, &["nodes.n", "component = "]),
-        ("no file", with(NodeSpec::component("/nowhere/n.wasm")), Kind::NotFound, &["/nowhere/n.wasm", "No such file"]),
+        (
+            "no file",
+            with(NodeSpec::component("/nowhere/n.wasm")),
+            Kind::NotFound,
+            &["/nowhere/n.wasm", "No such file"],
+        ),
         ("a folder", with(NodeSpec::component("/")), Kind::Invalid, &["component /", "cannot read it"]),
-        ("no digest", with(NodeSpec::component("sha256:12")), Kind::Invalid, &["nodes.n.component", "sha256:12", "64"]),
-        ("not installed", with(NodeSpec::component(&absent)), Kind::NotFound, &["nodes.n.component", &absent, "holdpoint install"]),
+        (
+            "no digest",
+            with(NodeSpec::component("sha256:12")),
+            Kind::Invalid,
+            &["nodes.n.component", "sha256:12", "64"],
+        ),
+        (
+            "not installed",
+            with(NodeSpec::component(&absent)),
+            Kind::NotFound,
+            &["nodes.n.component", &absent, "holdpoint install"],
+        ),
     ] {
         check(what, host.compile(&spec).await, kind, words);
     }
@@ -100,7 +141,11 @@ async fn s16_what_is_no_node_is_refused_at_install_by_name() {
         ("nothing", vec![], &["an empty file"][..]),
         ("an image", b"\x89PNG\r\n\x1a\n0000".to_vec(), &["an image (PNG)", "holdpoint build"]),
         ("a graph", b"name = 'g'\n".to_vec(), &["a text file", "holdpoint build"]),
-        ("a program", fs::read("/proc/self/exe").unwrap()[..4096].to_vec(), &["a native program", "holdpoint build"]),
+        (
+            "a program",
+            fs::read("/proc/self/exe").unwrap()[..4096].to_vec(),
+            &["a native program", "holdpoint build"],
+        ),
         ("text", b"(component)".to_vec(), &["WebAssembly text", "binary"]),
         ("a core module", wat("(module)"), &["core WebAssembly module", "wasm-tools component new"]),
         (
@@ -116,7 +161,9 @@ async fn s16_what_is_no_node_is_refused_at_install_by_name() {
         ),
         (
             "forbidden imports",
-            importing(r#"(import "wasi:http/types@0.2.0" (instance)) (import "my:own/secrets@1.0.0" (instance))"#),
+            importing(
+                r#"(import "wasi:http/types@0.2.0" (instance)) (import "my:own/secrets@1.0.0" (instance))"#,
+            ),
             &["wasi:http/types@0.2.0", "my:own/secrets@1.0.0", "a node may import holdpoint:node@0.1"],
         ),
         (
@@ -136,7 +183,9 @@ async fn s16_what_is_no_node_is_refused_at_install_by_name() {
         ),
         (
             "a function of another type",
-            importing(r#"(import "holdpoint:node/events@0.1.0" (instance (export "emit" (func (param "event" u64)))))"#),
+            importing(
+                r#"(import "holdpoint:node/events@0.1.0" (instance (export "emit" (func (param "event" u64)))))"#,
+            ),
             &["does not fit the contract", "holdpoint:node/events@0.1.0", "emit"],
         ),
         ("threads", node("(memory $s 1 1 shared)", "(i32.const 0)"), &["does not take", "threads"]),
@@ -171,7 +220,10 @@ async fn s18_a_component_that_is_too_large_cut_short_or_not_the_one_named_is_ref
     }
     let other = Digest::of(b"other");
     let error = bench.host.sandbox().compile(other, node("", "(i32.const 1)")).await.unwrap_err();
-    assert!(error.to_string().contains(&other.to_string()) && error.to_string().contains("send them again"), "{error}");
+    assert!(
+        error.to_string().contains(&other.to_string()) && error.to_string().contains("send them again"),
+        "{error}"
+    );
     bench.serves().await;
 }
 
@@ -210,7 +262,12 @@ async fn an_input_that_the_graph_does_not_take_is_refused_and_starts_nothing() {
         }
     }
     check("no name", graph.invoke(on(""), json!({})).await, Kind::Invalid, &["thread id", "1 to 255 bytes"]);
-    check("a long name", graph.invoke(on(&"t".repeat(256)), json!({})).await, Kind::Invalid, &["1 to 255 bytes"]);
+    check(
+        "a long name",
+        graph.invoke(on(&"t".repeat(256)), json!({})).await,
+        Kind::Invalid,
+        &["1 to 255 bytes"],
+    );
     check("still no thread", graph.state(on("t")).await, Kind::NotFound, &["there is no thread t"]);
     assert!(world.started().is_empty());
 }
@@ -230,7 +287,12 @@ async fn a_thread_run_or_interrupt_that_is_not_there_is_refused_and_says_what_is
     let nowhere = ResumeTarget::run("00000000-0000-0000-0000-000000000001".parse().unwrap());
     let words = &["there is no run 00000000-0000-0000-0000-000000000001", "holdpoint pending"];
     check("run", graph.resume_targeted(nowhere, yes()).await, Kind::NotFound, words);
-    check("no thread", graph.resume(RunConfig::fleeting(), yes()).await, Kind::Resume, &["RunConfig::thread"]);
+    check(
+        "no thread",
+        graph.resume(RunConfig::fleeting(), yes()).await,
+        Kind::Resume,
+        &["RunConfig::thread"],
+    );
     let fleeting = world.builder().open().await.unwrap();
     check("no database", fleeting.resume(on("t"), yes()).await, Kind::Resume, &["Host::open"]);
 
@@ -291,7 +353,12 @@ async fn a_database_that_is_not_ours_is_refused_and_left_as_it_is() {
     check("another's", Host::open(world.db()).await.map(drop), Kind::Store, &way_out);
     assert_eq!(fs::read(world.db()).unwrap(), before);
     let nowhere = world.dir.path().join("no/such/folder.db");
-    check("no folder", Host::open(&nowhere).await.map(drop), Kind::Store, &["folder.db", "its folder must exist"]);
+    check(
+        "no folder",
+        Host::open(&nowhere).await.map(drop),
+        Kind::Store,
+        &["folder.db", "its folder must exist"],
+    );
     check("a folder", Host::open(world.dir.path()).await.map(drop), Kind::Store, &["cannot be opened"]);
 }
 
@@ -353,7 +420,8 @@ async fn a_damaged_database_is_refused_by_table_and_row() {
     // What a run needs is checked when it is needed.
     let world = closed().await;
     sql(&world.db(), "UPDATE components SET bytes = x'00'").await;
-    let fresh = world.builder().cache(world.dir.path().join("cache")).database(world.db()).open().await.unwrap();
+    let fresh =
+        world.builder().cache(world.dir.path().join("cache")).database(world.db()).open().await.unwrap();
     let result = fresh.resume(on("t"), Command::resume("yes")).await;
     check("a component", result, Kind::Store, &["table components", "digest", "restore a backup"]);
 }

@@ -81,8 +81,7 @@ async fn i71_a_payload_that_is_not_the_same_diverges() {
         (json!({ "a": null }), json!({})),
         (json!(1), json!(true)),
     ] {
-        let said =
-            diverged(json!([{ "ask": before }]), &["yes"], json!([{ "ask": after }, use_it()])).await;
+        let said = diverged(json!([{ "ask": before }]), &["yes"], json!([{ "ask": after }, use_it()])).await;
         assert_eq!(said["index"], json!(0));
         assert_eq!((asked(&said["expected"]), asked(&said["actual"])), (&before, &after));
     }
@@ -150,7 +149,8 @@ async fn i51_a_second_attempt_reads_the_snapshot_of_the_first() {
         { "read": "a" }, { "read": "c" }, { "read": "d" }, { "ask": "again?" }, { "put_results": "a" },
     ]);
     let write = json!([{ "put": { "a": ["q"], "c": 7, "d": { "k": 1 } } }]);
-    let input = json!({ "script": { "p": read, "q": write }, "c": serde_json::from_str::<Value>("1.10").unwrap() });
+    let input =
+        json!({ "script": { "p": read, "q": write }, "c": serde_json::from_str::<Value>("1.10").unwrap() });
     let asked = paused(graph.invoke(on("t"), input).await.unwrap());
     let first = asked[0].interrupt.payload.to_string();
     assert_eq!(first, r#"[[0,0],1.10,{"k":0}]"#);

@@ -35,6 +35,14 @@ pub struct Args {
     /// An object from channels to values: JSON, @FILE, or - for standard input
     #[arg(long, value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     input: String,
+
+    /// Stop before this node runs; may be repeated
+    #[arg(long, value_name = "NODE")]
+    interrupt_before: Vec<String>,
+
+    /// Hold this node's update back until somebody lets it pass; may be repeated
+    #[arg(long, value_name = "NODE")]
+    interrupt_after: Vec<String>,
 }
 
 pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
@@ -43,7 +51,12 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let limits = crate::model::Limits::default();
     let input = input::json("--input", &args.input, &limits, ("state_bytes", limits.state_bytes))?;
     let host = shell.host().await?;
-    let said = start(shell, &host, &args.thread, &spec, &input).await;
+    let config = RunConfig {
+        thread: Some(args.thread.to_string()),
+        interrupt_before: args.interrupt_before,
+        interrupt_after: args.interrupt_after,
+    };
+    let said = start(shell, &host, (&args.thread, config), &spec, &input).await;
     host.close().await;
     said
 }
@@ -51,7 +64,7 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
 async fn start(
     shell: &Shell,
     host: &Host,
-    thread: &ThreadId,
+    (thread, config): (&ThreadId, RunConfig),
     spec: &GraphSpec,
     input: &Json,
 ) -> Result<Said, Failure> {
@@ -60,6 +73,6 @@ async fn start(
         graph = host.compile(spec) => graph?,
         () = stop.asked() => return Err(Failure::Stopped("stopped before the run began")),
     };
-    let done = graph.invoke(RunConfig::thread(thread.as_str()), input.value()).await;
+    let done = graph.invoke(config, input.value()).await;
     prose::invocation(shell, host, thread, done).await
 }

@@ -36,7 +36,17 @@ pub enum EffectFailure {
     Unknown(Value),
 }
 
-type Handler = Arc<dyn Fn(EffectRequest) -> BoxFuture<'static, Result<Value, EffectFailure>> + Send + Sync>;
+/// The embedder's code for one effect.
+pub type Handler =
+    Arc<dyn Fn(EffectRequest) -> BoxFuture<'static, Result<Value, EffectFailure>> + Send + Sync>;
+
+pub fn handler<F, Fut>(handler: F) -> Handler
+where
+    F: Fn(EffectRequest) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Value, EffectFailure>> + Send + 'static,
+{
+    Arc::new(move |request| handler(request).boxed())
+}
 
 /// All handlers of a host.
 pub struct Handlers {
@@ -54,17 +64,8 @@ pub enum Unsent {
 }
 
 impl Handlers {
-    pub fn new(egress: Egress) -> Self {
-        Self { registered: BTreeMap::new(), http: HttpSender::new(egress) }
-    }
-
-    pub fn register<F, Fut>(&mut self, effect: &str, handler: F)
-    where
-        F: Fn(EffectRequest) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Value, EffectFailure>> + Send + 'static,
-    {
-        let handler: Handler = Arc::new(move |request| handler(request).boxed());
-        self.registered.insert(effect.into(), handler);
+    pub fn new(registered: BTreeMap<String, Handler>, egress: Egress) -> Self {
+        Self { registered, http: HttpSender::new(egress) }
     }
 
     /// Whether anything would be sent at all; asked before the intent is written.

@@ -11,11 +11,12 @@ use super::plan;
 use super::resume::{RACES_MAX, too_many_races};
 use super::session::Session;
 use super::task::Invocation;
+use crate::model::checkpoint::Gates;
 use crate::model::command::{Command, ResumeTarget, RunConfig};
 use crate::model::compile::CompiledGraph;
 use crate::model::error::{Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{CheckpointId, Digest, RunId, ThreadId};
+use crate::model::ids::{ChannelName, CheckpointId, Digest, NodeId, RunId, ThreadId};
 use crate::model::json::Json;
 use crate::store::{Expect, Store, ThreadSnapshot};
 
@@ -45,9 +46,10 @@ impl Graph {
             .take_json(&input.to_string(), "the input", ("state_bytes", limits.state_bytes))
             .and_then(|input| plan::accept_input(&self.compiled, &input))
             .map_err(Refused::of)?;
+        let gates = self.gates(&config)?;
         let thread = self.host.thread_named(&config)?;
         let (Some(store), Some(thread)) = (self.host.shared.store.clone(), thread) else {
-            return self.host.fleeting(&self.compiled, input).await;
+            return self.host.fleeting(&self.compiled, (input, gates)).await;
         };
         let lock = self.host.shared.thread_lock(&self.host.tenant, &thread);
         let Ok(_only) = lock.try_lock() else {
@@ -69,13 +71,31 @@ impl Graph {
             let invocation =
                 self.host.invocation(&store, &thread, self.compiled.clone(), (expect, head), has_owner);
             let named = Some(thread.clone());
-            let (before, input) = (before.as_ref(), input.clone());
+            let (before, input) = (before.as_ref(), (input.clone(), gates.clone()));
             let started = Session::start(invocation.clone(), named, secret, before, ids, input).await;
             if let Some(execution) = self.host.drive(&invocation, started).await? {
                 return Ok(execution);
             }
         }
         Err(too_many_races())
+    }
+
+    /// Where one run stops, beside what the graph says.
+    fn gates(&self, config: &RunConfig) -> Result<Gates, Refused> {
+        let named = |names: &[String]| {
+            names
+                .iter()
+                .map(|name| match self.compiled.nodes.get_key_value(name.as_str()) {
+                    Some((node, _)) => Ok(node.clone()),
+                    None => {
+                        let known: Vec<&str> = self.compiled.nodes.keys().map(NodeId::as_str).collect();
+                        let what = format!("a gate at {name:?}: the graph has {}", known.join(", "));
+                        Err(Refused::plain(Kind::Invalid, what))
+                    }
+                })
+                .collect::<Result<_, Refused>>()
+        };
+        Ok(Gates { before: named(&config.interrupt_before)?, after: named(&config.interrupt_after)? })
     }
 
     /// Answers what is pending on a thread of this graph.
@@ -108,7 +128,7 @@ impl Host {
     async fn fleeting(
         &self,
         graph: &Arc<CompiledGraph>,
-        input: Vec<(crate::model::ChannelName, Json)>,
+        input: (Vec<(ChannelName, Json)>, Gates),
     ) -> Result<Execution, EngineError> {
         let invocation = Arc::new(Invocation {
             shared: self.shared.clone(),

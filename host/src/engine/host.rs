@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use serde_json::Value;
 
 use super::clock::Clock;
-use super::effects::{EffectFailure, EffectRequest, Handlers};
+use super::effects::{self, EffectFailure, EffectRequest, Handler, Handlers};
 use super::error::EngineError;
 use super::graph::Graph;
 use super::http::Egress;
@@ -44,6 +44,9 @@ impl Default for Settings {
     }
 }
 
+/// Gone when nobody holds or waits for it.
+type ThreadLocks = HashMap<(TenantId, ThreadId), Weak<tokio::sync::Mutex<()>>>;
+
 /// What all tenants and threads of a process share.
 pub struct Shared {
     pub store: Option<Store>,
@@ -55,7 +58,7 @@ pub struct Shared {
     pub owner: OwnerId,
     watcher: Option<Watcher>,
     stop: tokio::sync::watch::Sender<bool>,
-    threads: Mutex<HashMap<(TenantId, ThreadId), Weak<tokio::sync::Mutex<()>>>>,
+    threads: Mutex<ThreadLocks>,
     graphs: Mutex<HashMap<Digest, Arc<CompiledGraph>>>,
     infos: Mutex<HashMap<Digest, NodeInfo>>,
 }
@@ -68,7 +71,7 @@ pub struct HostBuilder {
     clock: Clock,
     settings: Settings,
     egress: Egress,
-    handlers: Vec<Box<dyn FnOnce(&mut Handlers) + Send>>,
+    handlers: BTreeMap<String, Handler>,
     watcher: Option<Watcher>,
 }
 
@@ -120,8 +123,7 @@ impl HostBuilder {
         F: Fn(EffectRequest) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Value, EffectFailure>> + Send + 'static,
     {
-        let name = name.to_owned();
-        self.handlers.push(Box::new(move |handlers| handlers.register(&name, handler)));
+        self.handlers.insert(name.to_owned(), effects::handler(handler));
         self
     }
 
@@ -143,10 +145,7 @@ impl HostBuilder {
         };
         let cache_dir = self.cache.clone().or_else(beside);
         let sandbox = Sandbox::new(SandboxOptions { cache_dir, limits: self.limits.clone() })?;
-        let mut handlers = Handlers::new(self.egress);
-        for register in self.handlers {
-            register(&mut handlers);
-        }
+        let handlers = Handlers::new(self.handlers, self.egress);
         let shared = Shared {
             store,
             sandbox,
@@ -174,7 +173,7 @@ impl Host {
             clock: Clock::default(),
             settings: Settings::default(),
             egress: Egress::default(),
-            handlers: Vec::new(),
+            handlers: BTreeMap::new(),
             watcher: None,
         }
     }
@@ -231,9 +230,7 @@ impl Host {
         let compiled = CompiledGraph::compile(spec, &components)?;
         for (name, effect) in &compiled.effects {
             // Found now rather than in the middle of a run.
-            if let Err(super::effects::Unsent::Egress(why)) =
-                self.shared.handlers.can_send(name.as_str(), effect)
-            {
+            if let Err(effects::Unsent::Egress(why)) = self.shared.handlers.can_send(name.as_str(), effect) {
                 return Err(Refused::plain(Kind::Denied, format!("effect {name}: {why}")).into());
             }
         }

@@ -46,7 +46,7 @@ pub fn matching(
     let fits: Vec<&InterruptRow> =
         interrupts.iter().filter(|row| row.state == InterruptState::Pending && within(row, target)).collect();
     let deliveries = match resume {
-        Resume::Value(value) => vec![(the_one(&fits, target)?, value)],
+        Resume::Value(value) => vec![(the_question(&fits, target)?, value)],
         Resume::Answers(answers) => {
             if answers.is_empty() {
                 return Err(NoMatch::other(
@@ -68,14 +68,23 @@ pub fn matching(
             deliveries
         }
         Resume::Proceed => {
-            return Err(NoMatch::other(
-                Kind::NotPending,
-                "proceed passes a gate, and no gate is pending; a question takes a value",
-            ));
+            let gate = the_gate(&fits, target)?;
+            return Ok(vec![Delivery { interrupt: gate.interrupt, value: Json::null() }]);
         }
     };
     // All are checked before any is delivered.
     deliveries.into_iter().map(|(row, value)| deliver(row, value, limits)).collect()
+}
+
+/// What was matched before somebody else changed the thread, if all of it still waits.
+pub fn still_pending(
+    interrupts: &[InterruptRow],
+    deliveries: Vec<Delivery>,
+) -> Result<Vec<Delivery>, NoMatch> {
+    for delivery in &deliveries {
+        pending(interrupts, delivery.interrupt)?;
+    }
+    Ok(deliveries)
 }
 
 fn within(row: &InterruptRow, target: Option<&ResumeTarget>) -> bool {
@@ -94,35 +103,56 @@ fn pending(interrupts: &[InterruptRow], id: InterruptId) -> Result<&InterruptRow
         .ok_or(NoMatch::NotPending(id))
 }
 
-fn the_one<'a>(
+/// A value is for a question: a gate beside it takes none, and so is no candidate.
+fn the_question<'a>(
     fits: &[&'a InterruptRow],
     target: Option<&ResumeTarget>,
 ) -> Result<&'a InterruptRow, NoMatch> {
-    match fits {
-        [one] => Ok(one),
-        [] => Err(NoMatch::other(
-            Kind::NotPending,
-            match target {
-                Some(_) => "no question is pending within the target",
-                None => "no question is pending on this thread",
-            },
+    let questions: Vec<&InterruptRow> = fits.iter().copied().filter(|row| !row.kind.is_gate()).collect();
+    match (questions.as_slice(), fits) {
+        ([one], _) => Ok(one),
+        // `deliver` says what a gate takes.
+        ([], [gate, ..]) => Ok(gate),
+        ([], []) => Err(nothing("question", target)),
+        (several, _) => Err(NoMatch::other(
+            Kind::Ambiguous,
+            format!(
+                "one value, and {} questions that it could answer: {}; name one by its id, or give a map \
+                 from ids to answers",
+                several.len(),
+                listed(several)
+            ),
         )),
-        several => {
-            let listed: Vec<String> = several
-                .iter()
-                .map(|row| format!("{} ({}, order {})", row.interrupt, row.node, row.order))
-                .collect();
-            Err(NoMatch::other(
-                Kind::Ambiguous,
-                format!(
-                    "one value, and {} questions that it could answer: {}; name one by its id, or give a map \
-                     from ids to answers",
-                    several.len(),
-                    listed.join("; ")
-                ),
-            ))
-        }
     }
+}
+
+fn the_gate<'a>(
+    fits: &[&'a InterruptRow],
+    target: Option<&ResumeTarget>,
+) -> Result<&'a InterruptRow, NoMatch> {
+    let gates: Vec<&InterruptRow> = fits.iter().copied().filter(|row| row.kind.is_gate()).collect();
+    match (gates.as_slice(), fits) {
+        ([one], _) => Ok(one),
+        ([], [_, ..]) => Err(NoMatch::other(
+            Kind::NotPending,
+            format!("proceed passes a gate, and none is pending: {} takes a value", listed(fits)),
+        )),
+        ([], []) => Err(nothing("gate", target)),
+        (several, _) => Err(NoMatch::other(
+            Kind::Ambiguous,
+            format!("{} gates are pending: {}; name one by its id", several.len(), listed(several)),
+        )),
+    }
+}
+
+fn nothing(what: &str, target: Option<&ResumeTarget>) -> NoMatch {
+    let place = if target.is_some() { "within the target" } else { "on this thread" };
+    NoMatch::other(Kind::NotPending, format!("no {what} is pending {place}"))
+}
+
+fn listed(rows: &[&InterruptRow]) -> String {
+    let shown = |row: &&InterruptRow| format!("{} ({}, order {})", row.interrupt, row.node, row.order);
+    rows.iter().map(shown).collect::<Vec<_>>().join("; ")
 }
 
 fn deliver(row: &InterruptRow, value: &Value, limits: &Limits) -> Result<Delivery, NoMatch> {
@@ -251,8 +281,17 @@ mod tests {
 
     #[test]
     fn gates_take_no_value_and_questions_no_proceed() {
-        let gate = InterruptRow { kind: InterruptKind::Before, ..row(1) };
-        check(&[gate], None, Resume::Value(json!(1)), Err("gate-takes-no-value"));
+        let gate = |n| InterruptRow { kind: InterruptKind::Before, ..row(n) };
+        let value = || Resume::Value(json!(1));
+        check(&[gate(1)], None, value(), Err("gate-takes-no-value"));
+        check(&[gate(1), row(2)], None, value(), Ok(&[(2, "1")]));
+        check(&[gate(1), row(2)], None, Resume::Proceed, Ok(&[(1, "null")]));
         check(&[row(1)], None, Resume::Proceed, Err("not-pending"));
+        check(&[], None, Resume::Proceed, Err("not-pending"));
+        check(&[gate(1), gate(2)], None, Resume::Proceed, Err("ambiguous"));
+        let one = ResumeTarget::run(RunId(Uuid::from_u128(100))).interrupt(id(2));
+        check(&[gate(1), gate(2)], Some(one), Resume::Proceed, Ok(&[(2, "null")]));
+        let map = Resume::Answers([(id(1), json!(1))].into());
+        check(&[gate(1)], None, map, Err("gate-takes-no-value"));
     }
 }

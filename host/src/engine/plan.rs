@@ -191,6 +191,8 @@ mod tests {
             writes: [("out".to_owned(), ChannelName::parse("total").unwrap())].into(),
             routes: [("b".to_owned(), Some(id("b"))), ("stop".to_owned(), None)].into(),
             effects: BTreeMap::new(),
+            interrupt_before: false,
+            interrupt_after: false,
         };
         CompiledGraph {
             name: "g".into(),

@@ -9,11 +9,11 @@ use super::error::EngineError;
 use super::graph::busy;
 use super::host::Host;
 use super::ledger::Lost;
-use super::matching::{Delivery, NoMatch, matching};
+use super::matching::{Delivery, NoMatch, matching, still_pending};
 use super::session::{Ended, Session, pending};
 use super::task::{Fault, Invocation};
 use crate::model::checkpoint::{InterruptRow, InterruptState};
-use crate::model::command::{Command, Resume, ResumeTarget, RunConfig};
+use crate::model::command::{Command, ResumeTarget, RunConfig};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{InterruptId, ThreadId};
@@ -99,16 +99,11 @@ impl Host {
         for _ in 0..RACES_MAX {
             let snapshot = self.load(store, thread).await?;
             self.expect(&snapshot, &target, command)?;
-            let resume = match found {
-                None => command.resume.clone(),
-                Some(Ok(deliveries)) => {
-                    Resume::Answers(deliveries.iter().map(|d| (d.interrupt, d.value.value())).collect())
-                }
-                Some(Err(no_match)) => {
-                    return Err(self.unmatched(store, thread, &snapshot, no_match).await?.into());
-                }
+            let (rows, limits) = (&snapshot.interrupts, &self.shared.limits);
+            let matched = match found {
+                None => matching(rows, target.as_ref(), &command.resume, limits),
+                Some(found) => found.and_then(|deliveries| still_pending(rows, deliveries)),
             };
-            let matched = matching(&snapshot.interrupts, target.as_ref(), &resume, &self.shared.limits);
             let deliveries = match matched {
                 Ok(deliveries) => deliveries,
                 Err(no_match) => {

@@ -14,8 +14,8 @@ use super::task::{Fault, Invocation, TaskOutside, host_question, take_journal};
 use super::watch::Watched;
 use crate::model::channel::{Change, INPUT};
 use crate::model::checkpoint::{
-    Answer, CheckpointKind, CheckpointRow, Finish, InterruptRow, InterruptState, Plan, RunRow, TaskRow,
-    TaskState,
+    Answer, CheckpointKind, CheckpointRow, Finish, Gates, InterruptRow, InterruptState, Plan, RunRow,
+    TaskRow, TaskState,
 };
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
@@ -56,10 +56,18 @@ struct Slot {
     journal: Arc<Mutex<Journal>>,
     /// All that this task asked at this boundary.
     interrupts: Vec<InterruptRow>,
+    /// Where the graph or the run says to stop.
+    gated: Gated,
     /// It has to run: it never did, its process died, or it was answered.
     ready: bool,
     /// The store has not seen it as it stands.
     changed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Gated {
+    before: bool,
+    after: bool,
 }
 
 pub struct Session {
@@ -83,7 +91,7 @@ impl Session {
         secret: [u8; 32],
         before: Option<&ThreadSnapshot>,
         ids: (RunId, CheckpointId),
-        input: Vec<(ChannelName, Json)>,
+        (input, gates): (Vec<(ChannelName, Json)>, Gates),
     ) -> Result<Self, Ended> {
         let now = invocation.shared.clock.now();
         let graph = invocation.graph.clone();
@@ -92,6 +100,7 @@ impl Session {
             parent: None,
             graph: graph.digest(),
             namespace: Vec::new(),
+            gates,
             status: RunStatus::Running,
             error: None,
             created_at: now,
@@ -167,8 +176,8 @@ impl Session {
                 entries.push(row.entry);
             }
             let journal = Journal::recorded(entries, slot.row.generation);
-            slot.ready |= slot.row.state == TaskState::Paused && is_answered(&journal);
             slot.journal = Arc::new(Mutex::new(journal));
+            slot.ready |= slot.is_answered();
         }
         session.slots = slots;
         session
@@ -190,9 +199,10 @@ impl Session {
                     continue;
                 };
                 row.state = InterruptState::Answered(answer.clone());
-                let mut journal = lock(&slot.journal);
-                journal.answer(row.entry, row.place, value.clone(), now);
-                slot.ready |= slot.row.state == TaskState::Paused && is_answered(&journal);
+                if !row.kind.is_gate() {
+                    lock(&slot.journal).answer(row.entry, row.place, value.clone(), now);
+                }
+                slot.ready |= slot.is_answered();
             }
             writes.push(Write::Answer { interrupt, answer });
         }
@@ -242,7 +252,7 @@ impl Session {
                 .slots
                 .iter()
                 .map(|slot| match &slot.row.state {
-                    TaskState::Finished(finish) => Some(finish),
+                    TaskState::Finished(finish) if slot.gate().is_none() => Some(finish),
                     _ => None,
                 })
                 .collect();
@@ -305,6 +315,11 @@ impl Session {
     /// Runs every ready task, all at once; each ends in its slot.
     async fn run_ready(&mut self) -> Result<(), Ended> {
         let graph = self.invocation.graph.clone();
+        for slot in self.slots.iter_mut().filter(|slot| slot.ready) {
+            if slot.gate() == Some(InterruptKind::Before) {
+                slot.end(TaskState::Paused);
+            }
+        }
         let ready: Vec<usize> = (0..self.slots.len()).filter(|&i| self.slots[i].ready).collect();
         if ready.is_empty() {
             return Ok(());
@@ -621,6 +636,12 @@ impl Session {
                     state: TaskState::Started,
                 },
                 arg: planned.arg.clone(),
+                gated: Gated {
+                    before: graph.nodes[&planned.node].interrupt_before
+                        || self.run.gates.before.contains(&planned.node),
+                    after: graph.nodes[&planned.node].interrupt_after
+                        || self.run.gates.after.contains(&planned.node),
+                },
                 journal: Arc::default(),
                 interrupts: Vec::new(),
                 ready: true,
@@ -667,58 +688,86 @@ impl Slot {
     }
 
     fn is_pending(&self) -> bool {
-        self.row.state == TaskState::Paused
+        self.row.state == TaskState::Paused || self.gate().is_some()
     }
 
-    /// Rows for the questions that the journal's last entry asks, those that have none yet.
+    /// The gate that this task stands at, as far as it got.
+    fn gate(&self) -> Option<InterruptKind> {
+        let (kind, gated) = match &self.row.state {
+            TaskState::Finished(_) => (InterruptKind::After, self.gated.after),
+            TaskState::Failed(_) => return None,
+            TaskState::Started | TaskState::Paused => (InterruptKind::Before, self.gated.before),
+        };
+        let passed =
+            |row: &InterruptRow| row.kind == kind && matches!(row.state, InterruptState::Answered(_));
+        (gated && !self.interrupts.iter().any(passed)).then_some(kind)
+    }
+
+    /// Whether running it again gets it further: it waited, and for nothing any more.
+    fn is_answered(&self) -> bool {
+        self.row.state == TaskState::Paused
+            && self.gate().is_none()
+            && lock(&self.journal).waiting().is_none_or(|(_, entry)| entry.is_answered())
+    }
+
+    /// What a person sees at a gate: what the task was sent, or the update that is held back.
+    fn gate_payload(&self) -> Json {
+        match &self.row.state {
+            TaskState::Finished(finish) => {
+                Json::object(finish.update.iter().map(|(channel, value)| (channel.as_str(), value)))
+            }
+            _ => self.arg.clone().unwrap_or_else(Json::null),
+        }
+    }
+
+    /// Rows for what it asks, those that it has not asked yet: a gate, or the questions of the journal's
+    /// last entry.
     fn ask(&mut self, pause: CheckpointId, now: Timestamp) -> Vec<InterruptRow> {
-        if self.row.state != TaskState::Paused {
-            return Vec::new();
-        }
         let journal = lock(&self.journal);
-        let Some((entry, waiting)) = journal.waiting() else {
-            return Vec::new();
-        };
-        let question = |kind: InterruptKind, order: usize, place: usize, payload: Json| InterruptRow {
-            interrupt: InterruptId::derive(self.row.task, kind.as_str(), order, journal.generation()),
-            run: self.row.run,
-            task: self.row.task,
-            node: self.row.node.clone(),
-            boundary: self.row.boundary,
-            checkpoint: pause,
-            kind,
-            order,
-            entry,
-            place,
-            payload,
-            answer_schema: None,
-            asked_at: now,
-            expires_at: None,
-            default_answer: None,
-            state: InterruptState::Pending,
-        };
+        let question =
+            |kind: InterruptKind, order: usize, (entry, place): (usize, usize), payload: Json| InterruptRow {
+                interrupt: InterruptId::derive(self.row.task, kind.as_str(), order, journal.generation()),
+                run: self.row.run,
+                task: self.row.task,
+                node: self.row.node.clone(),
+                boundary: self.row.boundary,
+                checkpoint: pause,
+                kind,
+                order,
+                entry,
+                place,
+                payload,
+                answer_schema: None,
+                asked_at: now,
+                expires_at: None,
+                default_answer: None,
+                state: InterruptState::Pending,
+            };
         let mut rows = Vec::new();
-        if let Reply::Effect(EffectReply::Asked { kind, .. }) = &waiting.reply {
-            let (payload, schema) = host_question(*kind, &waiting.call);
-            rows.push(InterruptRow { answer_schema: Some(schema), ..question(*kind, entry, 0, payload) });
-        }
-        let first = journal.orders_before(entry);
-        for (place, asked) in waiting.call.questions().iter().enumerate() {
-            rows.push(InterruptRow {
-                answer_schema: asked.answer_schema.clone(),
-                expires_at: asked.expires_after_ms.map(|ms| now.plus_ms(ms)),
-                default_answer: asked.default_answer.clone(),
-                ..question(InterruptKind::Node, first + place, place, asked.payload.clone())
-            });
+        if let Some(gate) = self.gate() {
+            rows.push(question(gate, 0, (0, 0), self.gate_payload()));
+        } else if let (TaskState::Paused, Some((entry, waiting))) = (&self.row.state, journal.waiting()) {
+            if let Reply::Effect(EffectReply::Asked { kind, .. }) = &waiting.reply {
+                let (payload, schema) = host_question(*kind, &waiting.call);
+                rows.push(InterruptRow {
+                    answer_schema: Some(schema),
+                    ..question(*kind, entry, (entry, 0), payload)
+                });
+            }
+            let first = journal.orders_before(entry);
+            for (place, asked) in waiting.call.questions().iter().enumerate() {
+                rows.push(InterruptRow {
+                    answer_schema: asked.answer_schema.clone(),
+                    expires_at: asked.expires_after_ms.map(|ms| now.plus_ms(ms)),
+                    default_answer: asked.default_answer.clone(),
+                    ..question(InterruptKind::Node, first + place, (entry, place), asked.payload.clone())
+                });
+            }
         }
         rows.retain(|row| !self.interrupts.iter().any(|known| known.interrupt == row.interrupt));
         self.interrupts.extend(rows.iter().cloned());
         rows
     }
-}
-
-fn is_answered(journal: &Journal) -> bool {
-    journal.waiting().is_none_or(|(_, entry)| entry.is_answered())
 }
 
 /// Pending questions as they are shown.

@@ -1,6 +1,6 @@
 //! What is durable of a thread, as plain data. The store writes and reads these; the engine decides them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,10 +24,22 @@ pub struct RunRow {
     pub parent: Option<(RunId, TaskId)>,
     pub graph: Digest,
     pub namespace: Vec<String>,
+    /// What this run was told to stop at, beside what its graph says.
+    pub gates: Gates,
     pub status: RunStatus,
     pub error: Option<ErrorRecord>,
     pub created_at: Timestamp,
     pub ended_at: Option<Timestamp>,
+}
+
+/// Nodes to stop at: before they run, or before their updates count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Gates {
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub before: BTreeSet<NodeId>,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub after: BTreeSet<NodeId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

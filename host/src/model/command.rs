@@ -10,17 +10,33 @@ use super::ids::{CheckpointId, InterruptId, RunId, TaskId, ThreadId};
 #[derive(Clone, Debug, Default)]
 pub struct RunConfig {
     pub thread: Option<String>,
+    /// Nodes that this run stops before, beside those that the graph names. Only a start reads it.
+    pub interrupt_before: Vec<String>,
+    /// Nodes whose updates this run holds back until somebody lets them pass.
+    pub interrupt_after: Vec<String>,
 }
 
 impl RunConfig {
     /// A durable line of state under a name of the caller's. Interrupts need one.
     pub fn thread(id: impl Into<String>) -> Self {
-        Self { thread: Some(id.into()) }
+        Self { thread: Some(id.into()), ..Self::default() }
     }
 
     /// Without a thread: nothing is kept, and an interrupt fails the run.
     pub fn fleeting() -> Self {
         Self::default()
+    }
+
+    /// Stop before this node runs, for one run.
+    pub fn interrupt_before(mut self, node: impl Into<String>) -> Self {
+        self.interrupt_before.push(node.into());
+        self
+    }
+
+    /// Stop before this node's update counts, for one run.
+    pub fn interrupt_after(mut self, node: impl Into<String>) -> Self {
+        self.interrupt_after.push(node.into());
+        self
     }
 
     /// The thread's name, if it has one and it is one.

@@ -43,6 +43,12 @@ pub struct CompiledNode {
     pub routes: BTreeMap<String, Option<NodeId>>,
     /// From the node's own names to the graph's effects.
     pub effects: BTreeMap<String, EffectName>,
+    /// Stop before the node runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupt_before: bool,
+    /// Stop before the node's update counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupt_after: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,11 +179,6 @@ impl Compiler<'_> {
         if node.graph.is_some() || node.agent.is_some() {
             return Err(self.error(at, "subgraph nodes (graph, agent) are not supported by this version"));
         }
-        if node.interrupt_before || node.interrupt_after {
-            return Err(
-                self.error(at, "gates (interrupt_before, interrupt_after) are not supported by this version")
-            );
-        }
         let Some((component, info)) = self.components.get(name) else {
             return Err(self.error(at, "a node needs a component: component = \"PATH or sha256:…\""));
         };
@@ -254,6 +255,8 @@ impl Compiler<'_> {
             writes,
             routes,
             effects,
+            interrupt_before: node.interrupt_before,
+            interrupt_after: node.interrupt_after,
         })
     }
 

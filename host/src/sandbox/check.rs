@@ -5,9 +5,6 @@ use wasmtime::{Engine, Precompiled};
 
 use super::errors::InvalidComponent;
 
-/// One function's code. The compiler takes more than linear time for a function; real ones, an
-/// interpreter's main loop among them, stay well below.
-const FUNCTION_BYTES_MAX: usize = 2 << 20;
 /// Of the names in one error.
 const NAMES_SHOWN_MAX: usize = 10;
 
@@ -54,14 +51,6 @@ pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), InvalidComponent
                         exports.push(shown(name));
                     }
                 }
-            }
-            Payload::CodeSectionEntry(body) if body.range().len() > FUNCTION_BYTES_MAX => {
-                let value = body.range().len();
-                return Err(InvalidComponent::Malformed {
-                    what: format!(
-                        "one function has {value} bytes of code; {FUNCTION_BYTES_MAX} are the most"
-                    ),
-                });
             }
             _ => {}
         }

@@ -11,6 +11,7 @@ use wasmtime::component::Linker;
 use super::artifacts::Artifacts;
 use super::bindings::NodePre;
 use super::check::check;
+use super::cost;
 use super::errors::{InvalidComponent, SandboxError};
 use super::guest::{self, Guest};
 use crate::model::ids::Digest;
@@ -193,6 +194,7 @@ impl Shared {
             return Ok(component);
         }
         check(bytes, self.bytes_max)?;
+        cost::check(bytes)?;
         self.compiles.fetch_add(1, Ordering::Relaxed);
         let compiled = wasmtime::component::Component::from_binary(&self.engine, bytes)
             .map_err(|error| InvalidComponent::Malformed { what: chain(&error) })?;

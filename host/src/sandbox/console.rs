@@ -51,8 +51,9 @@ impl Console {
     pub fn print(&self, stream: Stream, bytes: &[u8]) {
         let mut state = self.state();
         self.keep(&mut state, stream, bytes);
-        // What was printed in an earlier attempt was logged then.
-        if !self.task.as_ref().is_some_and(Task::is_replaying) {
+        // What was printed in an earlier attempt was logged then. And once the log is cut off nothing is
+        // looked for any more: no fuel pays for the host's own work.
+        if state.logged_bytes <= self.bytes_max && !self.task.as_ref().is_some_and(Task::is_replaying) {
             self.lines(&mut state, stream, bytes);
         }
     }

@@ -26,7 +26,7 @@ pub(super) const FRAMES_MAX: usize = 32;
 
 /// Wasm as today's toolchains emit it, and nothing whose result depends on the machine: no threads, no
 /// shared memory. What is not listed is off, also when a new wasmtime knows it.
-const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
+pub(super) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::SATURATING_FLOAT_TO_INT)
     .union(WasmFeatures::SIGN_EXTENSION)
     .union(WasmFeatures::REFERENCE_TYPES)

@@ -36,6 +36,11 @@ pub enum InvalidComponent {
          world holdpoint:node/node"
     )]
     NoHandler { exports: String },
+    #[error(
+        "compiling the component would take too long: its code amounts to {value} units of work, {share} of them \
+         in function {function}, and {limit} are the most; let the compiler optimise it, or split that function"
+    )]
+    TooCostly { limit: u64, value: u64, function: u32, share: u64 },
     #[error("the component does not fit the contract holdpoint:node@0.1: {what}")]
     Contract { what: String },
     #[error("the component cannot be described: {}", .error.message)]

@@ -9,6 +9,7 @@ pub mod attempt;
 mod errors;
 
 mod check;
+mod cost;
 mod components;
 mod run;
 mod trap;

@@ -11,7 +11,8 @@ use crate::model::{ErrorRecord, RunStatus};
 
 macro_rules! columns {
     () => {
-        "r.run, r.parent_run, r.parent_task, r.graph, r.namespace, r.status, r.error, r.created_at, r.ended_at"
+        "r.run, r.parent_run, r.parent_task, r.graph, r.namespace, r.gates, r.status, r.error, r.created_at, \
+         r.ended_at"
     };
 }
 
@@ -32,8 +33,8 @@ pub(super) const OF_THREAD: &str = concat!(
 );
 pub(super) const BY_NUMBER: &str =
     concat!("SELECT ", columns!(), " FROM runs r WHERE r.tenant = ?1 AND r.run = ?2");
-const INSERT: &str = "INSERT INTO runs (tenant, run, thread, parent_run, parent_task, graph, namespace, status, \
-    error, created_at, ended_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+const INSERT: &str = "INSERT INTO runs (tenant, run, thread, parent_run, parent_task, graph, namespace, gates, \
+    status, error, created_at, ended_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 const SET_STATUS: &str = "UPDATE runs SET status = ?4, error = ?5, ended_at = ?6 \
     WHERE tenant = ?1 AND run = ?2 AND thread = ?3";
 
@@ -61,6 +62,7 @@ pub(super) async fn insert(pen: &mut Pen<'_>, row: &RunRow) -> Result<(), Stop> 
         .bind(parent_task.as_ref().map(BlobId::blob))
         .bind(row.graph.0.as_slice())
         .bind(encode(&row.namespace)?)
+        .bind(encode(&row.gates)?)
         .bind(row.status.as_str())
         .bind(row.error.as_ref().map(encode).transpose()?)
         .bind(row.created_at.0)
@@ -91,6 +93,7 @@ pub(super) fn read(row: &Columns<'_>) -> Result<RunRow, StoreError> {
         parent: row.id_or_null("parent_run")?.zip(row.id_or_null("parent_task")?),
         graph: row.digest("graph")?,
         namespace: row.decoded("namespace")?,
+        gates: row.decoded("gates")?,
         status: row.status("status")?,
         error: row.decoded_or_null("error")?,
         created_at: row.at("created_at")?,

@@ -112,6 +112,7 @@ async fn damaged_rows_are_errors_that_name_table_and_row() {
         ("UPDATE threads SET owner = x'01', until = 1", "threads", "owner"),
         ("UPDATE runs SET graph = x''", "runs", "graph"),
         ("UPDATE runs SET namespace = '['", "runs", "namespace"),
+        ("UPDATE runs SET gates = '{\"before\":[\"end\"]}'", "runs", "gates"),
         ("UPDATE runs SET error = '{\"kind\":\"odd\"}'", "runs", "error"),
         ("UPDATE checkpoints SET plan = '{'", "checkpoints", "plan"),
         ("UPDATE checkpoints SET plan = NULL", "checkpoints", "plan"),

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::model::RunStatus;
 use crate::model::checkpoint::{
-    ChannelRow, ChannelValue, CheckpointKind, CheckpointRow, Plan, PlannedTask, RunRow, Version,
+    ChannelRow, ChannelValue, CheckpointKind, CheckpointRow, Gates, Plan, PlannedTask, RunRow, Version,
 };
 use crate::model::compile::CompiledGraph;
 use crate::model::ids::{ChannelName, CheckpointId, Digest, NodeId, RunId, ThreadId, Timestamp};
@@ -143,6 +143,7 @@ fn run_row(graph: Digest) -> RunRow {
         parent: None,
         graph,
         namespace: Vec::new(),
+        gates: Gates { before: [NodeId::parse("n").unwrap()].into(), after: Default::default() },
         status: RunStatus::Running,
         error: None,
         created_at: Timestamp(10),
