@@ -198,3 +198,19 @@ async fn i84_a_handler_that_panics_ends_the_invocation_and_not_the_host() {
     assert_eq!(graph.state(on("t")).await.unwrap()["a"], json!([{ "ok": { "sent": 1 } }, { "ok": "sent" }]));
     assert_eq!(world.sent(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_that_make_the_same_database_at_once_all_succeed() {
+    let desk = Desk::new(EffectMode::AtLeastOnce).await;
+    let threads = ["1", "2", "3", "4"];
+    let run = |thread: &&str| desk.spawn(&["run", "graph.toml", "--thread", thread, "--input", ASK]);
+    let children: Vec<_> = threads.iter().map(run).collect();
+    for child in children {
+        finish(child).await.exit(3);
+    }
+    let pending = desk.say(&["pending"]).await;
+    assert_eq!(pending.exit(0)["threads"].as_array().unwrap().len(), threads.len());
+    let left: Vec<_> =
+        std::fs::read_dir(desk.dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| ["desk.db", "graph.toml"].iter().any(|known| name == known)), "{left:?}");
+}

@@ -168,10 +168,10 @@ async fn s15_the_world_of_a_node_is_empty() {
     let told = bench.state().await["a"].take();
     assert_eq!((&told[0], &told[1], &told[2]), (&json!({}), &json!([]), &json!({ "ok": "" })));
     for (i, word) in [
-        (3, "pre-opened"),
-        (4, "pre-opened"),
-        (5, "pre-opened"),
-        (6, "pre-opened"),
+        (3, "capabilities"),
+        (4, "capabilities"),
+        (5, "capabilities"),
+        (6, "capabilities"),
         (7, "access-denied"),
         (8, "access-denied"),
     ] {

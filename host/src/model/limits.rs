@@ -57,7 +57,7 @@ impl Default for Limits {
     fn default() -> Self {
         const MIB: u64 = 1 << 20;
         Self {
-            fuel: 10_000_000_000,
+            fuel: 2_000_000_000,
             memory_bytes: 256 * MIB,
             table_elements: 100_000,
             instances: 64,

@@ -1,6 +1,9 @@
 //! What an answer must look like: JSON Schema, without reach. A reference leads nowhere but into the
-//! schema itself, a pattern takes linear time, and the schema is compiled when the question is asked,
-//! so that a bad one is the node's failure and not the answering person's.
+//! schema itself and never back to where it came from, a pattern takes linear time, and the schema is
+//! compiled when the question is asked, so that a bad one is the node's failure and not the answering
+//! person's.
+
+use std::collections::HashMap;
 
 use jsonschema::{Draft, PatternOptions, Retrieve, Uri, Validator};
 use serde_json::Value;
@@ -29,11 +32,13 @@ impl Retrieve for Nowhere {
 impl AnswerSchema {
     /// The error says what is wrong with the schema.
     pub fn compile(schema: &Json) -> Result<Self, String> {
+        let schema = schema.value();
+        Weigher { root: &schema, known: HashMap::new() }.weigh_root()?;
         jsonschema::options()
             .with_draft(Draft::Draft202012)
             .with_retriever(Nowhere)
             .with_pattern_options(PatternOptions::regex())
-            .build(&schema.value())
+            .build(&schema)
             .map(Self)
             .map_err(|error| clip(&error.to_string()))
     }
@@ -49,6 +54,73 @@ impl AnswerSchema {
                 })
             }
         }
+    }
+}
+
+/// How many schemas one answer may be held against, references written out.
+const WEIGHT_MAX: u64 = 20_000;
+
+/// Counts what a schema is with every reference written out. A short one can say, through references to
+/// references, what takes longer than anybody lives; and one that leads back to itself need never end.
+struct Weigher<'s> {
+    root: &'s Value,
+    /// By reference; `None` while it is being followed.
+    known: HashMap<&'s str, Option<u64>>,
+}
+
+impl<'s> Weigher<'s> {
+    fn weigh_root(&mut self) -> Result<(), String> {
+        match self.weigh(self.root)? {
+            weight if weight > WEIGHT_MAX => {
+                Err(format!("written out, its references make more than {WEIGHT_MAX} schemas"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn weigh(&mut self, schema: &'s Value) -> Result<u64, String> {
+        let mut weight: u64 = 1;
+        match schema {
+            Value::Array(all) => {
+                for schema in all {
+                    weight = weight.saturating_add(self.weigh(schema)?);
+                }
+            }
+            Value::Object(members) => {
+                for (key, value) in members {
+                    let more = match (key.as_str(), value) {
+                        // Plain values, whatever they look like.
+                        ("const" | "enum" | "default" | "examples", _) => 0,
+                        ("$ref", Value::String(reference)) => self.follow(reference)?,
+                        (
+                            "$id" | "$anchor" | "$dynamicAnchor" | "$dynamicRef" | "$recursiveRef",
+                            Value::String(_),
+                        ) => {
+                            return Err(format!("{key} is not taken; refer by #/$defs/NAME"));
+                        }
+                        _ => self.weigh(value)?,
+                    };
+                    weight = weight.saturating_add(more);
+                }
+            }
+            _ => {}
+        }
+        Ok(weight)
+    }
+
+    fn follow(&mut self, reference: &'s str) -> Result<u64, String> {
+        match self.known.get(reference) {
+            Some(Some(weight)) => return Ok(*weight),
+            Some(None) => return Err(format!("the reference {} leads back to itself", clip(reference))),
+            None => {}
+        }
+        let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
+        let target =
+            target.ok_or_else(|| format!("the reference {} leads nowhere in the schema", clip(reference)))?;
+        self.known.insert(reference, None);
+        let weight = self.weigh(target)?;
+        self.known.insert(reference, Some(weight));
+        Ok(weight)
     }
 }
 
@@ -87,6 +159,37 @@ mod tests {
             assert!(schema(&format!(r#"{{"$ref":"{reference}"}}"#)).is_err(), "{reference}");
         }
         assert!(schema(r#"{"type":"nothing"}"#).is_err());
+    }
+
+    #[test]
+    fn s27_references_are_followed_as_far_as_they_end_soon() {
+        let fine =
+            r##"{"$defs":{"n":{"type":"integer"}},"properties":{"a":{"$ref":"#/$defs/n"},"$ref":{}}}"##;
+        let taken = schema(fine).unwrap();
+        assert_eq!(taken.check(&json!({"a": "1"})).unwrap_err().path, "/a");
+        // Each level holds against the next one twice.
+        let mut defs = vec![r#""d40":{}"#.to_owned()];
+        for level in 0..40 {
+            let next = level + 1;
+            defs.push(format!(
+                r##""d{level}":{{"allOf":[{{"$ref":"#/$defs/d{next}"}},{{"$ref":"#/$defs/d{next}"}}]}}"##
+            ));
+        }
+        let doubling = format!(r##"{{"$defs":{{{}}},"$ref":"#/$defs/d0"}}"##, defs.join(","));
+        for (refused, why) in [
+            (doubling.as_str(), "more than 20000 schemas"),
+            (r##"{"$ref":"#"}"##, "leads back to itself"),
+            (r##"{"anyOf":[{"type":"null"},{"items":{"$ref":"#"}}]}"##, "leads back to itself"),
+            (
+                r##"{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}"##,
+                "itself",
+            ),
+            (r##"{"$ref":"#/$defs/none"}"##, "leads nowhere"),
+            (r##"{"$dynamicRef":"#x"}"##, "$dynamicRef is not taken"),
+        ] {
+            let error = schema(refused).err().expect(refused);
+            assert!(error.contains(why), "{refused}: {error}");
+        }
     }
 
     #[test]

@@ -21,16 +21,13 @@ struct Stage {
 }
 
 impl Stage {
-    async fn set() -> Option<Self> {
+    async fn set() -> Self {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/components/script.wasm");
-        let Ok(bytes) = std::fs::read(path) else {
-            eprintln!("skipped: {path} is not built");
-            return None;
-        };
+        let bytes = std::fs::read(path).unwrap_or_else(|_| panic!("{path} is not there; run `make test`"));
         let sandbox = sandbox();
         let component = compiled(&sandbox, bytes).await;
         let (journal, world) = (journal(vec![]), Arc::default());
-        Some(Self { sandbox, component, journal, world, limits: Limits::default() })
+        Self { sandbox, component, journal, world, limits: Limits::default() }
     }
 
     async fn run(&self, script: &Value) -> Ran {
@@ -59,7 +56,7 @@ const START_MS: i64 = 1_700_000_000_000;
 
 #[tokio::test]
 async fn it_describes_itself() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let info = stage.sandbox.describe(&stage.component).await.unwrap();
     assert_eq!(info.name, "script");
     assert!(info.effects.contains("e") && info.routes.contains("w"));
@@ -67,7 +64,7 @@ async fn it_describes_itself() {
 
 #[tokio::test]
 async fn a_question_pauses_and_its_answer_replays() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let script = json!([
         {"log": {"level": "info", "message": "before"}}, {"print": "printed before"}, {"emit": 1},
         {"ask": {"b": 1, "a": 2}, "schema": {"type": "boolean"}, "default": false, "expires_ms": 5},
@@ -101,7 +98,7 @@ async fn a_question_pauses_and_its_answer_replays() {
 
 #[tokio::test]
 async fn several_questions_wait_for_all_answers_and_none_for_nothing() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let script = json!([{"ask_all": []}, {"ask_all": ["x", "y"]}, {"put_results": "a"}]);
     assert!(matches!(stage.run(&script).await.end, End::Paused));
     stage.answer(0, 1, "2", START_MS);
@@ -112,7 +109,7 @@ async fn several_questions_wait_for_all_answers_and_none_for_nothing() {
 
 #[tokio::test]
 async fn nothing_in_the_guest_catches_the_stop() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let script = json!([{"catch": [{"ask": "x"}, {"log": {"level": "info", "message": "went on"}}]}, {"put_results": "a"}]);
     let ran = stage.run(&script).await;
     assert!(matches!(ran.end, End::Paused), "{:?}", ran.end);
@@ -121,7 +118,7 @@ async fn nothing_in_the_guest_catches_the_stop() {
 
 #[tokio::test]
 async fn another_call_or_none_in_its_place_is_a_divergence() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     stage.run(&json!([{"ask": "x"}])).await;
     stage.answer(0, 0, "1", START_MS);
     for (script, actual) in [
@@ -141,7 +138,7 @@ async fn another_call_or_none_in_its_place_is_a_divergence() {
 
 #[tokio::test]
 async fn time_is_virtual_and_a_sleep_ends_at_once() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let script = json!([
         {"now": true}, {"sleep_ms": 3_600_000}, {"now": true}, {"monotonic": true}, {"monotonic": true},
         {"put_results": "a"}
@@ -158,7 +155,7 @@ async fn time_is_virtual_and_a_sleep_ends_at_once() {
 
 #[tokio::test]
 async fn all_that_is_random_is_the_same_in_every_attempt_and_differs_by_seed() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let script = json!([
         {"random": 16}, {"insecure_random": 16}, {"insecure_seed": true}, {"hash_order": true}, {"random": 16},
         {"put_results": "a"}
@@ -175,7 +172,7 @@ async fn all_that_is_random_is_the_same_in_every_attempt_and_differs_by_seed() {
 
 #[tokio::test]
 async fn an_effect_is_begun_performed_and_settled_once() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let effect = json!({"effect": {"name": "e", "key": "k", "input": {"n": 1.50}}});
     let script = json!([effect, {"now": true}, {"put_results": "a"}]);
     let later = Timestamp(START_MS + 1_000);
@@ -204,7 +201,7 @@ async fn an_effect_is_begun_performed_and_settled_once() {
 
 #[tokio::test]
 async fn an_effect_that_makes_no_sense_is_told_so_and_is_not_on_record() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     for (name, key, input, word) in [
         ("", "k", "1", "name is empty"),
         ("e", "", "1", "key is empty"),
@@ -224,7 +221,7 @@ async fn an_effect_that_makes_no_sense_is_told_so_and_is_not_on_record() {
 
 #[tokio::test]
 async fn an_effect_that_hangs_ends_at_the_deadline_and_stays_begun() {
-    let Some(mut stage) = Stage::set().await else { return };
+    let mut stage = Stage::set().await;
     stage.world = Arc::new(World { hangs: true, ..World::default() });
     stage.limits.deadline_ms = 100;
     let script = json!([{"effect": {"name": "e", "key": "k", "input": 1}}]);
@@ -254,7 +251,7 @@ async fn a_panic_of_the_embedder_ends_the_attempt_alone() {
         }
         fn emit(&self, _: crate::model::json::Json) {}
     }
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     for script in [
         json!([{"effect": {"name": "e", "key": "k", "input": 1}}]),
         json!([{"steering": true}]),
@@ -274,7 +271,7 @@ async fn a_panic_of_the_embedder_ends_the_attempt_alone() {
 
 #[tokio::test]
 async fn steering_is_read_once_and_replayed() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let instruction = |text: &str| Instruction { actor: "ann".into(), text: text.into() };
     stage.world.instructions.lock().unwrap().push(instruction("be brief"));
     let script = json!([{"steering": true}, {"ask": 1}, {"steering": true}, {"put_results": "a"}]);
@@ -288,7 +285,7 @@ async fn steering_is_read_once_and_replayed() {
 
 #[tokio::test]
 async fn what_is_too_much_or_no_json_fails_by_name() {
-    let Some(mut stage) = Stage::set().await else { return };
+    let mut stage = Stage::set().await;
     stage.limits = Limits {
         payload_bytes: 1_000,
         effect_bytes: 1_000,
@@ -339,7 +336,7 @@ async fn what_is_too_much_or_no_json_fails_by_name() {
 
 #[tokio::test]
 async fn a_failure_is_the_nodes_own_words() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     for (script, retryable) in [
         (json!([{"fail": {"message": "no stock", "detail": {"sku": 7}}}]), false),
         (json!([{"retry": {"message": "no stock", "detail": {"sku": 7}}}]), true),
@@ -352,7 +349,7 @@ async fn a_failure_is_the_nodes_own_words() {
 
 #[tokio::test]
 async fn a_panic_is_told_with_the_end_of_stderr_and_frames() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let script = json!([{"repeat": {"times": 5_000, "ops": [{"eprint": "noise, noise, noise"}]}}, {"panic": "out of paper"}]);
     let ran = stage.run(&script).await;
     let End::Failed { error, .. } = ran.end else { panic!("{:?}", ran.end) };
@@ -366,7 +363,7 @@ async fn a_panic_is_told_with_the_end_of_stderr_and_frames() {
 
 #[tokio::test]
 async fn logs_are_cut_off_and_say_so() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     for script in [
         json!([{"spam_log": {"bytes": 100_000, "times": 100}}]),
         json!([{"spam_log": {"bytes": 10, "times": 100_000}}]),
@@ -386,7 +383,7 @@ async fn logs_are_cut_off_and_say_so() {
 
 #[tokio::test]
 async fn the_world_is_empty() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let script = json!([
         {"env": true}, {"args": true}, {"stdin": true}, {"open": "/etc/passwd"}, {"write": "/tmp/x"}, {"list": "/"},
         {"connect": "127.0.0.1:80"}, {"udp": "0.0.0.0:0"}, {"context": true}, {"put_results": "a"}
@@ -407,7 +404,7 @@ async fn the_world_is_empty() {
 
 #[tokio::test]
 async fn fuel_and_outcome_are_the_same_in_every_attempt() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let script = json!([
         {"hash_order": true}, {"random": 8}, {"sleep_ms": 5}, {"now": true}, {"print": "x"}, {"grow": 1_000_000},
         {"put_results": "a"}
@@ -422,7 +419,7 @@ async fn fuel_and_outcome_are_the_same_in_every_attempt() {
 
 #[tokio::test]
 async fn json_as_deep_as_is_allowed_fits_on_the_stack_of_a_host_function() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
     let ran = stage.run(&json!([{"raw_ask": deep}])).await;
     assert!(matches!(ran.end, End::Paused), "{:?}", ran.end);
@@ -430,7 +427,7 @@ async fn json_as_deep_as_is_allowed_fits_on_the_stack_of_a_host_function() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_run_on_any_thread() {
-    let Some(stage) = Stage::set().await else { return };
+    let stage = Stage::set().await;
     let stage = Arc::new(stage);
     let runs = (0..20).map(|_| {
         let stage = Arc::clone(&stage);
@@ -443,24 +440,4 @@ async fn attempts_run_on_any_thread() {
     });
     let ran: Vec<_> = futures::future::join_all(runs).await.into_iter().map(Result::unwrap).collect();
     assert!(ran[0].contains("Finished") && ran.iter().all(|one| *one == ran[0]), "{}", ran[0]);
-}
-
-/// Not a claim but a measurement; `cargo test … -- --ignored --nocapture` shows it.
-#[tokio::test]
-#[ignore]
-async fn how_long_it_takes() {
-    let began = std::time::Instant::now();
-    let Some(stage) = Stage::set().await else { return };
-    eprintln!("compiled after {:?}", began.elapsed());
-    let script = json!([{"ask": "x"}, {"put_results": "a"}]);
-    stage.run(&script).await;
-    for what in ["to the question", "to the end"] {
-        let began = std::time::Instant::now();
-        for _ in 0..200 {
-            stage.run(&script).await;
-        }
-        let ran = stage.run(&script).await;
-        eprintln!("{what}: {:?}, fuel {}, memory {}", began.elapsed() / 200, ran.fuel, ran.memory_bytes);
-        stage.answer(0, 0, "1", START_MS);
-    }
 }

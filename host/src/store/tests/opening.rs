@@ -1,7 +1,5 @@
 //! Which files are taken, and what is said of the others.
 
-use std::process::{Command, Stdio};
-
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
@@ -96,47 +94,3 @@ async fn a_locked_file_is_not_opened() {
     assert!(matches!(error, StoreError::Locked { waited_ms: 100, .. }), "{error}");
 }
 
-const OPENED_BY_CHILD: &str = "HOLDPOINT_TEST_OPENS";
-
-/// Not a test of its own: the other process of the next one.
-#[tokio::test]
-#[ignore = "started by processes_that_open_a_new_file_at_once_all_succeed"]
-async fn child() {
-    let path = PathBuf::from(std::env::var(OPENED_BY_CHILD).unwrap());
-    let gate = path.with_extension("gate");
-    while !gate.exists() {
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
-    let store = Store::open(&path).await.unwrap();
-    store.put_graph(&tenant(), &graph(), Timestamp(1)).await.unwrap();
-    store.close().await;
-}
-
-#[tokio::test]
-async fn processes_that_open_a_new_file_at_once_all_succeed() {
-    for _ in 0..3 {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("h.db");
-        let children: Vec<_> = (0..4)
-            .map(|_| {
-                Command::new(std::env::current_exe().unwrap())
-                    .args(["--exact", "store::tests::opening::child", "--ignored"])
-                    .env(OPENED_BY_CHILD, &path)
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::piped())
-                    .spawn()
-                    .unwrap()
-            })
-            .collect();
-        // Let them all come to the gate first.
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        std::fs::write(path.with_extension("gate"), "").unwrap();
-        for child in children {
-            let output = child.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains("1 passed"), "{said}");
-        }
-        // No lock files are left behind.
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
-    }
-}
