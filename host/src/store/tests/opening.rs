@@ -93,4 +93,3 @@ async fn a_locked_file_is_not_opened() {
     let error = Store::open_with(&path, options).await.unwrap_err();
     assert!(matches!(error, StoreError::Locked { waited_ms: 100, .. }), "{error}");
 }
-
