@@ -214,3 +214,74 @@ async fn processes_that_make_the_same_database_at_once_all_succeed() {
         std::fs::read_dir(desk.dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(left.iter().all(|name| ["desk.db", "graph.toml"].iter().any(|known| name == known)), "{left:?}");
 }
+
+/// Asks, sends, asks, sends. Whatever happens in between, it must come to the same.
+const LONG: &str = r#"{"script": [
+    {"ask": "first?"}, {"effect": {"name": "e", "key": "1", "input": 1}},
+    {"ask": "second?"}, {"effect": {"name": "e", "key": "2", "input": 2}}, {"put_results": "a"}]}"#;
+
+/// Takes the thread from nothing to its end, as somebody would who looks how it stands and does the next
+/// thing. One process dies at the `nth` time that it comes by `point`. Whether one did.
+async fn to_the_end(desk: &Desk, point: &str, nth: u32) -> bool {
+    let mut killed = false;
+    for _ in 0..12 {
+        let look = desk.say(&["show", "--thread", "t"]).await.document;
+        let (id, answer);
+        let next = match look["status"].as_str().unwrap_or_else(|| panic!("{look}")) {
+            "completed" => return killed,
+            "interrupted" => {
+                let asked = look["interrupts"].as_array().unwrap();
+                assert_eq!(asked.len(), 1, "{look}");
+                id = asked[0]["id"].as_str().unwrap().to_owned();
+                answer = format!("\"to {}\"", asked[0]["payload"].as_str().unwrap());
+                vec!["resume", "--thread", "t", "--interrupt", &id, &answer]
+            }
+            "running" => vec!["continue", "--thread", "t"],
+            _ => {
+                assert_eq!(look["error"]["kind"], "not-found", "{look}");
+                desk.start(LONG)
+            }
+        };
+        if killed {
+            desk.say(&next).await;
+        } else {
+            killed = desk.killed_at(point, nth, &next).await.was_killed();
+        }
+    }
+    panic!("{point}#{nth}: it never ends");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kill_at_any_fail_point_changes_nothing_about_the_end() {
+    let mut kills = 0;
+    for point in [
+        "store::in_batch",
+        "store::before_commit",
+        "store::after_commit",
+        "engine::before_intent",
+        "engine::after_intent",
+        "engine::before_effect",
+        "engine::after_effect",
+        "engine::before_end",
+        "engine::after_end",
+    ] {
+        for nth in 1.. {
+            let desk = Desk::new(EffectMode::AtLeastOnce).await;
+            let killed = to_the_end(&desk, point, nth).await;
+            let state = desk.say(&["state", "get", "--thread", "t"]).await;
+            let results = &state.exit(0)["state"]["a"];
+            assert_eq!(results[0], "to first?", "{point}#{nth}");
+            assert_eq!(results[2], "to second?", "{point}#{nth}");
+            let sent_again = u32::from(killed && desk.service.received() == 3);
+            assert_eq!(desk.service.received(), 2 + sent_again as usize, "{point}#{nth}");
+            assert_eq!(desk.service.keys(), 2, "{point}#{nth}: under the same key");
+            if !killed {
+                // No process comes by that often: all its times are tried.
+                assert!(nth > 1, "nothing comes by {point}");
+                break;
+            }
+            kills += 1;
+        }
+    }
+    assert!(kills > 20, "{kills}");
+}

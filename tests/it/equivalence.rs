@@ -88,8 +88,8 @@ fn shape() -> impl Strategy<Value = Shape> {
         prop_oneof![3 => Just(vec![]), 1 => vec(send, 1..4)],
     );
     let node = node.prop_map(|(acts, after, goes, back, sends)| Node { acts, after, goes, back, sends });
-    let joins = vec((any::<u8>(), any::<u8>(), any::<u8>()), 0..3);
-    (1..4_usize, vec(node, 1..6), joins, any::<u8>()).prop_map(|(entries, nodes, joins, replacer)| Shape {
+    let joins = vec((any::<u8>(), any::<u8>(), any::<u8>()), 0..4);
+    (1..4_usize, vec(node, 2..6), joins, any::<u8>()).prop_map(|(entries, nodes, joins, replacer)| Shape {
         entries: entries.min(nodes.len()),
         nodes,
         joins,

@@ -6,6 +6,7 @@ mod world;
 mod pausing;
 mod answering;
 mod gates;
+mod expiry;
 mod process;
 mod crashes;
 #[path = "../../host/src/sandbox/tests/by_hand.rs"]
@@ -14,3 +15,9 @@ mod limits;
 mod hostile;
 mod refusals;
 mod layers;
+mod races;
+mod payloads;
+mod disk;
+mod effects;
+mod replay;
+mod equivalence;

@@ -1,5 +1,6 @@
 //! Two who answer at once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -98,6 +99,30 @@ async fn i20_the_same_request_in_two_processes_at_once_gets_one_reply() {
     assert_eq!(other.unwrap(), one);
     assert_eq!(paused(one)[0].interrupt.payload, json!(2));
     assert_eq!(world.sent(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i18_a_request_that_was_broken_off_is_gone_on_with() {
+    let world = World::new();
+    let panicked = Arc::new(AtomicBool::new(false));
+    let handler = move |_| {
+        let first = !panicked.swap(true, Ordering::SeqCst);
+        async move {
+            assert!(!first, "the handler's bug");
+            Ok::<Value, EffectFailure>(json!("sent"))
+        }
+    };
+    let host = world.builder().database(world.db()).effect("e", handler).open().await.unwrap();
+    let graph = host.compile(&scripted(&["n"])).await.unwrap();
+    let ops =
+        json!([{ "ask": 1 }, { "effect": { "name": "e", "key": "k", "input": 1 } }, { "put_results": "a" }]);
+    paused(graph.invoke(on("t"), script(ops)).await.unwrap());
+    let click = || host.resume(on("t"), Command::resume("A").request("click"));
+    assert!(matches!(click().await, Err(EngineError::HandlerPanicked { .. })));
+    let reply = click().await.unwrap();
+    assert_eq!(click().await.unwrap(), reply);
+    completed(reply);
+    assert_eq!(host.state(on("t")).await.unwrap()["a"], json!(["A", { "ok": "sent" }]));
 }
 
 /// A bare value that comes while another is worked on was meant for the question that its sender saw.

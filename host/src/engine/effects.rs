@@ -30,7 +30,7 @@ pub struct EffectRequest {
 pub enum EffectFailure {
     /// It would fail again; this is its outcome from now on.
     Final(Value),
-    /// It was not done; another attempt may send it again.
+    /// It was not done; another attempt may send it again, unless the effect is at-most-once.
     Retryable(Value),
     /// It may have been done.
     Unknown(Value),

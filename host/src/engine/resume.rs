@@ -1,5 +1,6 @@
 //! What enters a thread after its start: answers, and a word to go on.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::model::checkpoint::{InterruptRow, InterruptState};
 use crate::model::command::{Command, ResumeTarget, RunConfig};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{InterruptId, ThreadId};
+use crate::model::ids::{InterruptId, ThreadId, Timestamp};
 use crate::model::json::Json;
 use crate::store::{Expect, Store, ThreadSnapshot};
 
@@ -99,7 +100,8 @@ impl Host {
         for _ in 0..RACES_MAX {
             let snapshot = self.load(store, thread).await?;
             self.expect(&snapshot, &target, command)?;
-            let (rows, limits) = (&snapshot.interrupts, &self.shared.limits);
+            let rows = &open_at(&snapshot.interrupts, self.shared.clock.now());
+            let limits = &self.shared.limits;
             let matched = match found {
                 None => matching(rows, target.as_ref(), &command.resume, limits),
                 Some(found) => found.and_then(|deliveries| still_pending(rows, deliveries)),
@@ -115,6 +117,7 @@ impl Host {
             }
             found = Some(Ok(deliveries.clone()));
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
+            session.expire().await;
             session.accept(deliveries, command.actor.clone(), command.request_id.clone()).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
                 return Ok(execution);
@@ -152,8 +155,8 @@ impl Host {
         })
     }
 
-    /// Goes on with a run whose process died or was stopped. Delivers nothing; where only answers are
-    /// missing, it says so by returning the pause. Waits for the lease of a process that may have died.
+    /// Goes on with a run whose process died or was stopped, or whose questions have expired. Delivers no
+    /// answer; where only answers are missing, it says so by returning the pause. Waits for the lease of a process that may have died.
     pub async fn continue_run(&self, config: RunConfig) -> Result<Execution, EngineError> {
         let (store, thread) = self.durable(&config)?;
         let lock = self.shared.thread_lock(&self.tenant, &thread);
@@ -170,8 +173,10 @@ impl Host {
     ) -> Result<Execution, EngineError> {
         for _ in 0..RACES_MAX {
             let snapshot = self.let_go(store, thread).await?;
+            let now = self.shared.clock.now();
             match snapshot.status {
                 RunStatus::Running => {}
+                RunStatus::Interrupted if snapshot.interrupts.iter().any(|row| row.is_due(now)) => {}
                 RunStatus::Interrupted => return Ok(shown(thread, &snapshot)),
                 _ if request_id.is_some() => return Ok(shown(thread, &snapshot)),
                 status => {
@@ -184,6 +189,7 @@ impl Host {
                 }
             }
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
+            session.expire().await;
             session.accept(Vec::new(), None, request_id.map(str::to_owned)).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
                 return Ok(execution);
@@ -339,7 +345,7 @@ impl Host {
         };
         Ok(match row {
             None => (Kind::NotPending, format!("thread {thread} never had an interrupt {id}")),
-            Some(row) => (Kind::Stale, became(&row)),
+            Some(row) => (Kind::Stale, became(&row, self.shared.clock.now())),
         })
     }
 
@@ -384,10 +390,22 @@ pub(super) fn too_many_races() -> EngineError {
     Refused::plain(Kind::Busy, what).into()
 }
 
+/// The questions that still take an answer.
+fn open_at(rows: &[InterruptRow], now: Timestamp) -> Cow<'_, [InterruptRow]> {
+    if rows.iter().any(|row| row.is_due(now)) {
+        rows.iter().filter(|row| !row.is_due(now)).cloned().collect()
+    } else {
+        Cow::Borrowed(rows)
+    }
+}
+
 /// What became of a question, in a sentence.
-fn became(row: &InterruptRow) -> String {
+fn became(row: &InterruptRow, now: Timestamp) -> String {
     let which = format!("interrupt {} ({}, order {})", row.interrupt, row.node, row.order);
     match &row.state {
+        InterruptState::Pending if row.is_due(now) => {
+            format!("{which} has expired; what follows from that is done by continue")
+        }
         InterruptState::Pending => format!("{which} belongs to a state that the thread has left"),
         InterruptState::Answered(answer) => {
             let by = answer.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();

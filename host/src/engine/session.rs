@@ -213,6 +213,45 @@ impl Session {
         self.push(writes).await;
     }
 
+    /// Does what follows from questions whose time is over: their default answer is given, or their task
+    /// fails and asks nothing any more. Durable with the first commit, as answers are: if somebody answers
+    /// at the same moment, one of the two commits wins.
+    pub async fn expire(&mut self) {
+        let now = self.invocation.shared.clock.now();
+        let mut writes = Vec::new();
+        for slot in &mut self.slots {
+            let mut unanswered = None;
+            for row in slot.interrupts.iter_mut().filter(|row| row.is_due(now)) {
+                let Some(value) = row.default_answer.clone() else {
+                    unanswered = Some((row.interrupt, row.order));
+                    continue;
+                };
+                let answer = Answer { value: value.clone(), at: now, by: None };
+                row.state = InterruptState::Answered(answer.clone());
+                lock(&slot.journal).answer(row.entry, row.place, value, now);
+                writes.push(Write::Answer { interrupt: row.interrupt, answer });
+            }
+            if let Some((interrupt, order)) = unanswered {
+                for row in slot.interrupts.iter_mut().filter(|row| row.state == InterruptState::Pending) {
+                    let reason = match row.is_due(now) {
+                        true => "it expired".to_owned(),
+                        false => format!("its task failed when interrupt {interrupt} expired"),
+                    };
+                    row.state = InterruptState::Withdrawn { at: now, reason: reason.clone() };
+                    writes.push(Write::Withdraw { interrupt: row.interrupt, at: now, reason });
+                }
+                let node = &slot.row.node;
+                let what = format!("node {node}: interrupt {interrupt} (order {order}) expired unanswered");
+                let error = ErrorRecord::new(Kind::Expired, what)
+                    .with("node", node.as_str())
+                    .with("task_id", slot.row.task.to_string());
+                slot.end(TaskState::Failed(error));
+            }
+            slot.ready |= slot.is_answered();
+        }
+        self.push(writes).await;
+    }
+
     /// Runs until the run completes, pauses or fails, and makes that durable.
     pub async fn drive(mut self) -> Result<Execution, Ended> {
         let invocation = self.invocation.clone();

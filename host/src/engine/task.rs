@@ -198,6 +198,10 @@ impl TaskOutside {
             Ok(Err(EffectFailure::Unknown(_))) if spec.mode == EffectMode::AtMostOnce => {
                 Ok(Performed::Ask(InterruptKind::InDoubt))
             }
+            // At most once: this was the once, though nothing came of it.
+            Ok(Err(EffectFailure::Retryable(value))) if spec.mode == EffectMode::AtMostOnce => {
+                self.sent(spec, place, intent, EffectOutcome::Failed(self.json(&value))).await
+            }
             // The node learns of it, but it is not the key's outcome: another attempt sends it again.
             Ok(Err(EffectFailure::Retryable(value) | EffectFailure::Unknown(value))) => {
                 Ok(self.known(EffectOutcome::Failed(self.json(&value))))

@@ -179,6 +179,13 @@ pub struct InterruptRow {
     pub state: InterruptState,
 }
 
+impl InterruptRow {
+    /// Whether its time is over while nobody has answered: from then on only its expiry counts.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.state == InterruptState::Pending && self.expires_at.is_some_and(|at| at <= now)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum InterruptState {
     Pending,

@@ -355,7 +355,7 @@ mod tests {
         let mut journal = Journal::recorded(vec![answered("a"), answered("b")], 0);
         journal.next(&ask("a"));
         let divergence = journal.finish().unwrap_err();
-        assert_eq!((divergence.index, divergence.actual), (1, None));
+        assert_eq!((divergence.index, &divergence.actual), (1, &None));
         assert_eq!(divergence.unread, [ask("b")]);
     }
 
