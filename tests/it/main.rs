@@ -7,6 +7,7 @@ mod pausing;
 mod answering;
 mod gates;
 mod expiry;
+mod outside;
 mod process;
 mod crashes;
 #[path = "../../host/src/sandbox/tests/by_hand.rs"]

@@ -9,8 +9,8 @@ use holdpoint::model::checkpoint::{
 };
 use holdpoint::model::journal::{Entry, Instruction, Journal};
 use holdpoint::model::{
-    ChannelName, CheckpointId, InterruptId, Json, JsonBounds, Limits, NodeId, RunId, TaskId, TenantId,
-    ThreadId, Timestamp,
+    ChannelName, CheckpointId, InterruptId, Json, Limits, NodeId, RunId, TaskId, TenantId, ThreadId,
+    Timestamp,
 };
 use holdpoint::sandbox::{Attempt, Component, Context, End, LogLevel, Outside, Performed};
 use holdpoint::store::{Batch, Expect, LeaseChange, Store, ThreadSnapshot, Write};
