@@ -200,6 +200,22 @@ CREATE TABLE interrupts (
 CREATE INDEX interrupts_by_task ON interrupts (tenant, task, entry, place);
 CREATE INDEX interrupts_pending ON interrupts (thread, boundary) WHERE state = 'pending';
 
+-- What people added beside their answers, or to a live run; never an answer, and recorded apart from them.
+CREATE TABLE steering (
+    seq       INTEGER PRIMARY KEY,
+    thread    INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
+    run       BLOB    NOT NULL,
+    id        BLOB    NOT NULL,      -- tells a row from itself, where one is at hand before it is durable
+    task      BLOB,                  -- for whom; NULL: every task of the run
+    interrupt BLOB,                  -- the question that it came with an answer to
+    actor     TEXT    NOT NULL,      -- who said it, as far as the host knows; may be empty
+    text      TEXT    NOT NULL,
+    at        INTEGER NOT NULL,
+    UNIQUE (thread, run, id)
+) STRICT;
+
+CREATE INDEX steering_by_run ON steering (thread, run);
+
 -- Effects under their keys: done once, whoever asks again.
 CREATE TABLE effects (
     tenant     INTEGER NOT NULL,

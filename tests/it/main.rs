@@ -7,6 +7,7 @@ mod pausing;
 mod answering;
 mod gates;
 mod expiry;
+mod steering;
 mod outside;
 mod process;
 mod crashes;

@@ -14,6 +14,7 @@ mod resume;
 mod run;
 mod show;
 mod state;
+mod steer;
 mod threads;
 
 mod answer;
@@ -108,6 +109,9 @@ enum Command {
     /// Go on with a run whose process died or was stopped
     #[command(long_about = r#continue::ABOUT)]
     Continue(r#continue::Args),
+    /// Tell a run something while it waits or goes on
+    #[command(long_about = steer::ABOUT)]
+    Steer(steer::Args),
     /// List the threads of the database
     #[command(long_about = threads::ABOUT)]
     Threads(threads::Args),
@@ -226,6 +230,7 @@ impl Command {
             Self::Resume(args) => resume::run(args, shell).await,
             Self::Show(args) => show::run(args, shell).await,
             Self::Continue(args) => r#continue::run(args, shell).await,
+            Self::Steer(args) => steer::run(args, shell).await,
             Self::Threads(args) => threads::run(args, shell).await,
             Self::History(args) => history::run(args, shell).await,
             Self::State(command) => state::run(command, shell).await,

@@ -64,6 +64,10 @@ pub struct Args {
     #[arg(long = "as", value_name = "WHO")]
     actor: Option<String>,
 
+    /// What to tell the node beside the answer; it is recorded apart from it
+    #[arg(long, value_name = "TEXT")]
+    steer: Option<String>,
+
     /// Refuse unless this is the thread's latest checkpoint
     #[arg(long, value_name = "CHECKPOINT")]
     expect: Option<CheckpointId>,
@@ -105,6 +109,7 @@ fn command(args: &Args) -> Result<Command, Failure> {
     };
     Ok(Command {
         actor: args.actor.clone(),
+        steer: args.steer.clone(),
         expect_checkpoint: args.expect,
         request_id: args.request_id.clone(),
         ..command

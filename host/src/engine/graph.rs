@@ -137,6 +137,7 @@ impl Host {
             graph: graph.clone(),
             ledger: None,
             desk: Default::default(),
+            steered: Default::default(),
             fault: Default::default(),
         });
         let ids = (RunId::fresh(), CheckpointId::fresh());
@@ -168,6 +169,7 @@ impl Host {
             graph,
             ledger: Some(ledger),
             desk: Default::default(),
+            steered: Default::default(),
             fault: Default::default(),
         })
     }

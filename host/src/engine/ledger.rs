@@ -10,8 +10,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::clock::Clock;
 use crate::model::RunStatus;
-use crate::model::checkpoint::{EffectRow, EffectScope, Version};
-use crate::model::ids::{ChannelName, CheckpointId, TenantId, ThreadId, Timestamp};
+use crate::model::checkpoint::{EffectRow, EffectScope, SteeringRow, Version};
+use crate::model::ids::{ChannelName, CheckpointId, RunId, TenantId, ThreadId, Timestamp};
 use crate::model::json::Json;
 use crate::store::{Batch, CommitError, Expect, LeaseChange, OwnerId, Store, StoreError, Write};
 
@@ -149,6 +149,11 @@ impl Ledger {
     /// What is durable of an effect under its key.
     pub async fn effect(&self, scope: &EffectScope) -> Result<Option<EffectRow>, Lost> {
         self.store.effect(&self.tenant, &self.thread, scope).await.map_err(Lost::Store)
+    }
+
+    /// All durable instructions of a run, oldest first.
+    pub async fn steering(&self, run: RunId) -> Result<Vec<SteeringRow>, Lost> {
+        self.store.steering(&self.tenant, &self.thread, run).await.map_err(Lost::Store)
     }
 
     /// Values of channels at these versions.

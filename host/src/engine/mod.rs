@@ -5,6 +5,7 @@ mod host;
 mod graph;
 mod graph_file;
 mod resume;
+mod steer;
 mod session;
 mod plan;
 mod matching;

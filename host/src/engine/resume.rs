@@ -11,7 +11,7 @@ use super::graph::busy;
 use super::host::Host;
 use super::ledger::Lost;
 use super::matching::{Delivery, NoMatch, matching, still_pending};
-use super::session::{Ended, Session, pending};
+use super::session::{Ended, Session, With, pending};
 use super::task::{Fault, Invocation};
 use crate::model::checkpoint::{InterruptRow, InterruptState};
 use crate::model::command::{Command, ResumeTarget, RunConfig};
@@ -56,6 +56,9 @@ impl Host {
         target: Option<ResumeTarget>,
         command: Command,
     ) -> Result<Execution, EngineError> {
+        if let Some(text) = &command.steer {
+            super::steer::bounded(text, &self.shared.limits)?;
+        }
         let lock = self.shared.thread_lock(&self.tenant, thread);
         // What the command was first found to be for. If somebody else is faster, it must not slip on to
         // the question that came after: not if the race is lost, and not while it waits its turn.
@@ -118,7 +121,12 @@ impl Host {
             found = Some(Ok(deliveries.clone()));
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
             session.expire().await;
-            session.accept(deliveries, command.actor.clone(), command.request_id.clone()).await;
+            let with = With {
+                actor: command.actor.clone(),
+                steer: command.steer.clone(),
+                request_id: command.request_id.clone(),
+            };
+            session.accept(deliveries, with).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
                 return Ok(execution);
             }
@@ -190,7 +198,8 @@ impl Host {
             }
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
             session.expire().await;
-            session.accept(Vec::new(), None, request_id.map(str::to_owned)).await;
+            let request_id = request_id.map(str::to_owned);
+            session.accept(Vec::new(), With { request_id, ..With::default() }).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
                 return Ok(execution);
             }
@@ -354,7 +363,7 @@ impl Host {
         snapshot.lease.as_ref().is_some_and(|lease| lease.owner != self.shared.owner && lease.until > now)
     }
 
-    async fn load(&self, store: &Store, thread: &ThreadId) -> Result<ThreadSnapshot, EngineError> {
+    pub(super) async fn load(&self, store: &Store, thread: &ThreadId) -> Result<ThreadSnapshot, EngineError> {
         let snapshot = store.load(&self.tenant, thread).await?;
         let missing = || {
             let message = format!(
@@ -376,7 +385,7 @@ impl Host {
         Ok(self.shared.store.clone().ok_or_else(missing)?)
     }
 
-    fn durable(&self, config: &RunConfig) -> Result<(Store, ThreadId), EngineError> {
+    pub(super) fn durable(&self, config: &RunConfig) -> Result<(Store, ThreadId), EngineError> {
         let store = self.durable_store()?;
         let thread = self.thread_named(config)?;
         let missing =
@@ -428,7 +437,7 @@ pub(super) fn refused(snapshot: &ThreadSnapshot, kind: Kind, message: impl Into<
     }
 }
 
-fn shown(thread: &ThreadId, snapshot: &ThreadSnapshot) -> Execution {
+pub(super) fn shown(thread: &ThreadId, snapshot: &ThreadSnapshot) -> Execution {
     Execution {
         thread: Some(thread.clone()),
         run_id: snapshot.run.run,

@@ -15,11 +15,13 @@ use super::watch::Watched;
 use crate::model::channel::{Change, INPUT};
 use crate::model::checkpoint::{
     Answer, CheckpointKind, CheckpointRow, Finish, Gates, InterruptRow, InterruptState, Plan, RunRow,
-    TaskRow, TaskState,
+    SteeringRow, TaskRow, TaskState,
 };
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{ChannelName, CheckpointId, InterruptId, RunId, TaskId, ThreadId, Timestamp};
+use crate::model::ids::{
+    ChannelName, CheckpointId, InstructionId, InterruptId, RunId, TaskId, ThreadId, Timestamp,
+};
 use crate::model::interrupt::{Interrupt, InterruptKind, PendingInterrupt};
 use crate::model::journal::{EffectReply, Journal, Reply};
 use crate::model::json::Json;
@@ -62,6 +64,14 @@ struct Slot {
     ready: bool,
     /// The store has not seen it as it stands.
     changed: bool,
+}
+
+/// What comes with answers.
+#[derive(Default)]
+pub struct With {
+    pub actor: Option<String>,
+    pub steer: Option<String>,
+    pub request_id: Option<String>,
 }
 
 #[derive(Clone, Copy)]
@@ -184,14 +194,28 @@ impl Session {
     }
 
     /// Takes accepted answers down; they are durable with the first commit.
-    pub async fn accept(
-        &mut self,
-        deliveries: Vec<Delivery>,
-        by: Option<String>,
-        request_id: Option<String>,
-    ) {
+    pub async fn accept(&mut self, deliveries: Vec<Delivery>, with: With) {
+        let With { actor: by, steer, request_id } = with;
         let now = self.invocation.shared.clock.now();
         let mut writes = Vec::new();
+        if let Some(text) = steer {
+            // For the one task that is answered; where several are, for all of them, and so for the run.
+            let answered = |row: &&InterruptRow| deliveries.iter().any(|d| d.interrupt == row.interrupt);
+            let mut rows = self.slots.iter().flat_map(|slot| &slot.interrupts).filter(answered);
+            let (first, more) = (rows.next(), rows.next());
+            let only = first.filter(|_| more.is_none());
+            let row = SteeringRow {
+                run: self.run.run,
+                id: InstructionId::fresh(),
+                task: only.map(|row| row.task),
+                interrupt: only.map(|row| row.interrupt),
+                actor: by.clone().unwrap_or_default(),
+                text,
+                at: now,
+            };
+            super::host::locked(&self.invocation.steered).push(row.clone());
+            writes.push(Write::Steer(row));
+        }
         for Delivery { interrupt, value } in deliveries {
             let answer = Answer { value: value.clone(), at: now, by: by.clone() };
             for slot in &mut self.slots {

@@ -10,7 +10,7 @@ use super::host::Shared;
 use super::ledger::{Ledger, Lost};
 use super::plan;
 use super::watch::Watched;
-use crate::model::checkpoint::{EffectRow, EffectScope, EffectState, JournalRow, TaskRow};
+use crate::model::checkpoint::{EffectRow, EffectScope, EffectState, JournalRow, SteeringRow, TaskRow};
 use crate::model::compile::{CompiledEffect, CompiledGraph, CompiledNode};
 use crate::model::error::{ErrorRecord, Kind};
 use crate::model::graph::EffectMode;
@@ -44,6 +44,8 @@ pub struct Invocation {
     /// `None`: nothing is durable.
     pub ledger: Option<Ledger>,
     pub desk: EffectDesk,
+    /// Instructions that came with this invocation's answers.
+    pub steered: Mutex<Vec<SteeringRow>>,
     /// The first fault; it ends the invocation.
     pub fault: Mutex<Option<Fault>>,
 }
@@ -80,8 +82,16 @@ impl Outside for TaskOutside {
         })
     }
 
-    fn steering(&self) -> Vec<Instruction> {
-        Vec::new()
+    fn steering(&self) -> BoxFuture<'_, Option<Vec<Instruction>>> {
+        Box::pin(async move {
+            match self.instructions().await {
+                Ok(instructions) => Some(instructions),
+                Err(lost) => {
+                    self.invocation.fail(Fault::Lost(lost));
+                    None
+                }
+            }
+        })
     }
 
     fn log(&self, level: LogLevel, message: &str) {
@@ -260,6 +270,20 @@ impl TaskOutside {
             ledger.push([Write::Effect(row)]).await;
         }
         Performed::Known(outcome, at)
+    }
+
+    /// Those that are durable, which others may have added while this runs, and then those that came with
+    /// the answers of this invocation and are not durable yet.
+    async fn instructions(&self) -> Result<Vec<Instruction>, Lost> {
+        let mut rows = match &self.invocation.ledger {
+            Some(ledger) => ledger.steering(self.row.run).await?,
+            None => Vec::new(),
+        };
+        let steered = super::host::locked(&self.invocation.steered);
+        let new = steered.iter().filter(|new| rows.iter().all(|row| row.id != new.id)).cloned();
+        rows.extend(new.collect::<Vec<_>>());
+        let mine = rows.into_iter().filter(|row| row.task.is_none_or(|task| task == self.row.task));
+        Ok(mine.map(|SteeringRow { actor, text, .. }| Instruction { actor, text }).collect())
     }
 
     async fn load(&self, scope: &EffectScope) -> Result<Option<EffectRow>, Fault> {

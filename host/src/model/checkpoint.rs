@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::error::ErrorRecord;
 use super::execution::RunStatus;
 use super::ids::{
-    ChannelName, CheckpointId, Digest, EffectName, InterruptId, NodeId, RunId, TaskId, Timestamp,
+    ChannelName, CheckpointId, Digest, EffectName, InstructionId, InterruptId, NodeId, RunId, TaskId,
+    Timestamp,
 };
 use super::interrupt::InterruptKind;
 use super::journal::{EffectOutcome, Entry};
@@ -203,6 +204,21 @@ pub struct Answer {
     pub value: Json,
     pub at: Timestamp,
     pub by: Option<String>,
+}
+
+/// What a person added beside an answer, or to a live run; never an answer itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SteeringRow {
+    pub run: RunId,
+    pub id: InstructionId,
+    /// For whom; `None`: every task of the run.
+    pub task: Option<TaskId>,
+    /// The question that it came with an answer to.
+    pub interrupt: Option<InterruptId>,
+    /// Who said it, as far as the host knows; may be empty.
+    pub actor: String,
+    pub text: String,
+    pub at: Timestamp,
 }
 
 /// Whose key an effect has: what one node of one thread asks under one name and key, it asks once.

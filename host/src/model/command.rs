@@ -51,6 +51,8 @@ pub struct Command {
     pub resume: Resume,
     /// Who answers; recorded with the answer.
     pub actor: Option<String>,
+    /// What to tell the node beside the answer; recorded apart from it.
+    pub steer: Option<String>,
     /// Refuse unless this is the thread's latest checkpoint.
     pub expect_checkpoint: Option<CheckpointId>,
     /// The same request sent twice gets the first reply twice.
@@ -84,12 +86,18 @@ impl Command {
     }
 
     fn of(resume: Resume) -> Self {
-        Self { resume, actor: None, expect_checkpoint: None, request_id: None }
+        Self { resume, actor: None, steer: None, expect_checkpoint: None, request_id: None }
     }
 
     /// Who answers.
     pub fn by(mut self, actor: impl Into<String>) -> Self {
         self.actor = Some(actor.into());
+        self
+    }
+
+    /// Tells the node something beside the answer.
+    pub fn steer(mut self, text: impl Into<String>) -> Self {
+        self.steer = Some(text.into());
         self
     }
 

@@ -71,13 +71,18 @@ uuid_id!(
     InterruptId, "interrupt id"
 );
 
+uuid_id!(
+    /// What a person added beside an answer.
+    InstructionId, "instruction id"
+);
+
 /// Ids that are not derived: in time order, so that rows that are written together lie together.
 macro_rules! fresh_id {
     ($($name:ident),*) => { $(impl $name {
         pub fn fresh() -> Self { Self(Uuid::now_v7()) }
     })* };
 }
-fresh_id!(RunId, CheckpointId);
+fresh_id!(RunId, CheckpointId, InstructionId);
 
 /// The namespace of all ids that are derived from others.
 const DERIVED: Uuid = Uuid::from_u128(0x3b1f_5c62_7a04_4c59_9d1e_08f2_6c7a_90d5);

@@ -27,6 +27,8 @@ pub struct Limits {
     pub payload_bytes: u64,
     /// One answer.
     pub answer_bytes: u64,
+    /// What a person tells a node beside an answer.
+    pub instruction_bytes: u64,
     /// One task's update.
     pub update_bytes: u64,
     /// The state object that a node is handed; the input of a run.
@@ -66,6 +68,7 @@ impl Default for Limits {
             deadline_ms: 60_000,
             payload_bytes: 4 * MIB,
             answer_bytes: 4 * MIB,
+            instruction_bytes: 64 * 1024,
             update_bytes: 8 * MIB,
             state_bytes: 16 * MIB,
             effect_bytes: 4 * MIB,

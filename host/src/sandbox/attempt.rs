@@ -50,8 +50,9 @@ pub trait Outside: Send + Sync {
         input: &'a Json,
     ) -> BoxFuture<'a, Performed>;
 
-    /// Instructions for this task so far; called only where the journal has none on record.
-    fn steering(&self) -> Vec<Instruction>;
+    /// Instructions for this task so far, oldest first; called only where the journal has none on record.
+    /// `None` as [`Performed::Fault`].
+    fn steering(&self) -> BoxFuture<'_, Option<Vec<Instruction>>>;
 
     /// One line that the node logged, or one that it printed.
     fn log(&self, level: LogLevel, message: &str);

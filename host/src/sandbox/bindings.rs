@@ -6,6 +6,7 @@ wasmtime::component::bindgen!({
     imports: {
         "holdpoint:node/interrupts": async | trappable,
         "holdpoint:node/effects": async | trappable,
+        "holdpoint:node/steering": async | trappable,
         default: trappable,
     },
     exports: { default: async },

@@ -1,7 +1,7 @@
 //! What the engine asks to become true, all of it or nothing.
 
 use crate::model::checkpoint::{
-    Answer, ChannelRow, CheckpointRow, EffectRow, InterruptRow, JournalRow, RunRow, TaskRow,
+    Answer, ChannelRow, CheckpointRow, EffectRow, InterruptRow, JournalRow, RunRow, SteeringRow, TaskRow,
 };
 use crate::model::ids::{CheckpointId, InterruptId, RunId, TenantId, ThreadId, Timestamp};
 use crate::model::json::Json;
@@ -78,6 +78,7 @@ pub enum Write {
         at: Timestamp,
         reason: String,
     },
+    Steer(SteeringRow),
     /// A request was carried out; the reply is repeated to whoever sends it again. Without one, it was
     /// accepted and is not finished yet. Inserted, or its reply set.
     Request {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::error::StoreError;
 use crate::model::RunStatus;
-use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, TaskId, Timestamp};
+use crate::model::ids::{CheckpointId, Digest, InstructionId, InterruptId, RunId, TaskId, Timestamp};
 use crate::model::json::{Json, JsonBounds};
 
 /// Ids are stored as their 16 bytes.
@@ -30,7 +30,7 @@ macro_rules! blob_ids {
         fn uuid(&self) -> &Uuid { &self.0 }
     })* };
 }
-blob_ids!(RunId, TaskId, CheckpointId, InterruptId);
+blob_ids!(RunId, TaskId, CheckpointId, InterruptId, InstructionId);
 
 /// Host-made data as JSON text.
 pub(super) fn encode(value: &impl Serialize) -> Result<String, StoreError> {

@@ -23,6 +23,7 @@ mod channels;
 mod tasks;
 mod journal;
 mod interrupts;
+mod steering;
 mod effects;
 mod requests;
 mod components;

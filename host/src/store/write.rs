@@ -11,7 +11,9 @@ use super::codec::BlobId;
 use super::error::{StoreError, is_constraint};
 use super::reader::Sql;
 use super::writer::Content;
-use super::{Tally, channels, checkpoints, components, effects, interrupts, journal, requests, runs};
+use super::{
+    Tally, channels, checkpoints, components, effects, interrupts, journal, requests, runs, steering,
+};
 use super::{sql, tasks};
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, RunRow};
 use crate::model::ids::TenantId;
@@ -266,6 +268,7 @@ async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
         Write::Interrupt(row) => interrupts::insert(pen, row).await,
         Write::Answer { interrupt, answer } => interrupts::answer(pen, *interrupt, answer).await,
         Write::Withdraw { interrupt, at, reason } => interrupts::withdraw(pen, *interrupt, *at, reason).await,
+        Write::Steer(row) => steering::insert(pen, row).await,
         Write::Request { request_id, at, reply } => requests::put(pen, request_id, *at, reply.as_ref()).await,
     }
 }
@@ -281,7 +284,8 @@ fn rank(write: &Write) -> u8 {
         Write::Effect(_) => 6,
         Write::Interrupt(_) => 7,
         Write::Answer { .. } | Write::Withdraw { .. } => 8,
-        Write::Request { .. } => 9,
+        Write::Steer(_) => 9,
+        Write::Request { .. } => 10,
     }
 }
 
@@ -301,6 +305,7 @@ impl Display for Noun<'_> {
             Write::Interrupt(row) => write!(f, "interrupt {}", row.interrupt),
             Write::Answer { interrupt, .. } => write!(f, "answer to {interrupt}"),
             Write::Withdraw { interrupt, .. } => write!(f, "withdrawal of {interrupt}"),
+            Write::Steer(row) => write!(f, "instruction {}", row.id),
             Write::Request { request_id, .. } => write!(f, "request {request_id}"),
         }
     }

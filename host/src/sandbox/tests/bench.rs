@@ -62,8 +62,9 @@ impl Outside for World {
         })
     }
 
-    fn steering(&self) -> Vec<Instruction> {
-        self.instructions.lock().unwrap().clone()
+    fn steering(&self) -> BoxFuture<'_, Option<Vec<Instruction>>> {
+        let instructions = self.instructions.lock().unwrap().clone();
+        Box::pin(async { Some(instructions) })
     }
 
     fn log(&self, level: LogLevel, message: &str) {

@@ -243,7 +243,7 @@ async fn a_panic_of_the_embedder_ends_the_attempt_alone() {
         ) -> futures::future::BoxFuture<'a, Performed> {
             Box::pin(async { panic!("a bug in a handler") })
         }
-        fn steering(&self) -> Vec<Instruction> {
+        fn steering(&self) -> futures::future::BoxFuture<'_, Option<Vec<Instruction>>> {
             panic!("a bug in a store")
         }
         fn log(&self, _: LogLevel, _: &str) {
