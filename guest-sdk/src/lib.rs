@@ -103,7 +103,7 @@
 //!
 //! This is checked. A node that on its second pass makes another call than on its first, or the same with
 //! other arguments, has *diverged*: the attempt ends, nothing is lost, and the thread says which call it
-//! was. `holdpoint verify` finds that out before anybody else does.
+//! was.
 //!
 //! # Determinism
 //!

@@ -236,6 +236,7 @@ CREATE TABLE effects (
 CREATE TABLE requests (
     thread  INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
     request TEXT    NOT NULL,
+    command BLOB    NOT NULL,        -- digest of what it asked; another command under this name is a mistake
     at      INTEGER NOT NULL,
     reply   TEXT,                    -- JSON; without one it was accepted and is not finished
     PRIMARY KEY (thread, request)

@@ -335,3 +335,40 @@ async fn i26_a_list_of_answers_is_one_value() {
         assert_eq!((refusal.error.kind, refusal.pending.len()), (Kind::Ambiguous, 2));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i18_a_request_id_is_for_one_command() {
+    let world = World::new();
+    let graph = world.one().await;
+    let ops = json!([{ "ask": "a?" }, { "ask": "b?" }]);
+    paused(graph.invoke(on("t"), script(ops)).await.unwrap());
+    paused(graph.resume(on("t"), Command::resume("A").request("r1")).await.unwrap());
+    let other = refused(graph.resume(on("t"), Command::resume("B").request("r1")).await);
+    assert_eq!(other.error.kind, Kind::KeyConflict);
+    assert_eq!(other.pending[0].interrupt.payload, json!("b?"));
+    let refused = refused(graph.resume(on("t"), Command::resume("B").request("")).await);
+    assert_eq!(refused.error.kind, Kind::Invalid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i18_one_request_sent_many_times_at_once_answers_one_question() {
+    let world = World::new();
+    let host = world.host().await;
+    let graph = host.compile(&scripted(&["n"])).await.unwrap();
+    for round in 0..10 {
+        let thread = format!("t{round}");
+        let ops = json!([{ "ask": "delete A?" }, { "ask": "delete B?" }, { "ask": "delete C?" }]);
+        paused(graph.invoke(on(&thread), script(ops)).await.unwrap());
+        let mut clicks = tokio::task::JoinSet::new();
+        for _ in 0..6 {
+            // Each a process of its own, as far as locks go.
+            let (host, thread) = (world.host().await, thread.clone());
+            clicks
+                .spawn(async move { host.resume(on(&thread), Command::resume(true).request("click")).await });
+        }
+        while let Some(click) = clicks.join_next().await {
+            let pending = paused(click.unwrap().unwrap());
+            assert_eq!(pending[0].interrupt.payload, json!("delete B?"));
+        }
+    }
+}

@@ -118,6 +118,25 @@ async fn i77_an_effect_in_doubt_is_sent_again_or_asked_about() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn i77_each_sending_in_doubt_is_asked_about_anew() {
+    const SEND: &str = r#"{"script": [
+        {"effect": {"name": "e", "key": "k", "input": {"x": 1}}}, {"put_results": "a"}]}"#;
+    let desk = Desk::new(EffectMode::AtMostOnce).await;
+    assert!(desk.killed_at("engine::after_effect", 1, &desk.start(SEND)).await.was_killed());
+    let first = desk.say(&["continue", "--thread", "t"]).await.exit(3)["interrupts"][0]["id"].clone();
+    // The answer lets it be sent once more, and that ends in doubt as well.
+    let again = ["resume", "--thread", "t", r#"{"not_done": true}"#];
+    assert!(desk.killed_at("engine::after_effect", 1, &again).await.was_killed());
+    assert_eq!(desk.service.received(), 2);
+    let doubt = desk.say(&["continue", "--thread", "t"]).await;
+    let second = &doubt.exit(3)["interrupts"][0];
+    assert_eq!((&second["kind"], desk.service.received()), (&json!("in-doubt"), 2));
+    assert_ne!(second["id"], first);
+    desk.say(&["resume", "--thread", "t", r#"{"done": 7}"#]).await.exit(0);
+    assert_eq!(desk.service.received(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn i20_of_two_processes_that_answer_at_once_one_wins() {
     let desk = Desk::new(EffectMode::AtLeastOnce).await;
     let paused = desk.say(&desk.start(ASK_THEN_SEND)).await;

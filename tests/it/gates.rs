@@ -174,8 +174,16 @@ async fn i82_an_effect_that_a_person_refuses_is_denied_and_never_sent() {
     let ops =
         json!([{ "effect": { "name": "e", "key": "k", "input": { "to": "x" } } }, { "put_results": "a" }]);
     let asked = only(graph.invoke(on("t"), script(ops)).await.unwrap());
-    let shown = json!({ "effect": "e", "idempotency_key": "k", "input": { "to": "x" } });
-    assert_eq!(asked.interrupt.payload, shown);
+    let shown = &asked.interrupt.payload;
+    assert_eq!(
+        (&shown["effect"], &shown["key"], &shown["input"]),
+        (&json!("e"), &json!("k"), &json!({ "to": "x" }))
+    );
+    assert_eq!(
+        shown["sends"]["idempotency_key"].as_str().unwrap().len(),
+        64,
+        "the key that the service sees"
+    );
     let no = Command::resume(json!({ "approved": false, "reason": "too much" }));
     completed(graph.resume(on("t"), no).await.unwrap());
     let denied = json!([{ "err": { "kind": "denied", "message": "too much" } }]);

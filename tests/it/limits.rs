@@ -112,7 +112,7 @@ async fn s06_endless_recursion_overflows_the_nodes_stack_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn s07_a_gibibyte_of_output_is_cut_to_a_prefix_and_says_so() {
     // An unoptimised host takes its time to take so much down.
-    let bench = Bench::new(Limits { deadline_ms: 600_000, ..Limits::default() }).await;
+    let bench = Bench::new(Limits { fuel: 20_000_000_000, deadline_ms: 600_000, ..Limits::default() }).await;
     let limit = usize::try_from(Limits::default().log_bytes).unwrap();
     for verb in ["spam_print", "spam_log"] {
         let ops = json!([{ verb: { "bytes": MIB, "times": 1024 } }, { "put": { "c": 1 } }]);

@@ -43,8 +43,8 @@ impl Desk {
             headers: BTreeMap::new(),
             timeout_ms: None,
         };
-        let spec: GraphSpec =
-            scripted(&["n"]).effect("e", EffectSpec { http: Some(http), mode, ..EffectSpec::default() });
+        let effect = EffectSpec { http: Some(http), mode, ..EffectSpec::default() };
+        let spec: GraphSpec = scripted(&["n"]).effect("e", effect.clone()).effect("f", effect);
         std::fs::write(dir.path().join("graph.toml"), spec.to_toml()).unwrap();
         Self { dir, service }
     }

@@ -334,7 +334,7 @@ fn compile(workspace: &Workspace, call: &Call) -> Result<BTreeMap<String, PathBu
     let names = workspace.names();
     let watched = io::stderr().is_terminal();
     if !watched {
-        eprintln!("building {} for {TARGET}", names.join(", "));
+        eprintln!("building {} for {TARGET}; a first build takes minutes", names.join(", "));
     }
     let mut child = clean(&call.program)
         .args(&call.args)

@@ -10,8 +10,8 @@ use crate::model::{RunConfig, ThreadId};
 pub const ABOUT: &str = "\
 Go on with a run whose process died or was stopped.
 
-Everything that was durable stays: what was answered is not asked again, and what was done outside is not
-done again. Where only an answer is missing, this says so and runs nothing. If another process may still
+Everything that was durable stays: what was answered is not asked again. An effect that was under way is
+sent again under the same Idempotency-Key, or, where it is at-most-once, asked about. Where only an answer is missing, this says so and runs nothing. If another process may still
 run the thread, this waits until that one's claim has run out.
 
     holdpoint continue --thread support-123";

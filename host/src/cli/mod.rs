@@ -158,6 +158,7 @@ struct Options {
         env = "HOLDPOINT_EGRESS",
         value_delimiter = ',',
         value_name = "HOST[:PORT]",
+        value_parser = egress,
         hide_env_values = true
     )]
     egress: Vec<String>,
@@ -349,6 +350,15 @@ impl Shell {
         let _ = out.flush();
         ExitCode::from(said.exit.code())
     }
+}
+
+/// An address as it stands in a URL, and nothing around it: anything else would match no URL, in silence.
+fn egress(text: &str) -> Result<String, String> {
+    let is_address = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    if text.chars().all(is_address) {
+        return Ok(text.to_owned());
+    }
+    Err("it is HOST or HOST:PORT, without http:// and path; several are separated by commas".into())
 }
 
 /// The one tenant of this version.

@@ -81,7 +81,7 @@ impl Graph {
     }
 
     /// Where one run stops, beside what the graph says.
-    fn gates(&self, config: &RunConfig) -> Result<Gates, Refused> {
+    fn gates(&self, config: &RunConfig) -> Result<Gates, EngineError> {
         let named = |names: &[String]| {
             names
                 .iter()
@@ -90,10 +90,10 @@ impl Graph {
                     None => {
                         let known: Vec<&str> = self.compiled.nodes.keys().map(NodeId::as_str).collect();
                         let what = format!("a gate at {name:?}: the graph has {}", known.join(", "));
-                        Err(Refused::plain(Kind::Invalid, what))
+                        Err(EngineError::from(Refused::plain(Kind::Invalid, what)))
                     }
                 })
-                .collect::<Result<_, Refused>>()
+                .collect::<Result<_, EngineError>>()
         };
         Ok(Gates { before: named(&config.interrupt_before)?, after: named(&config.interrupt_after)? })
     }

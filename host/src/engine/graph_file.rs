@@ -1,5 +1,7 @@
 //! Reading a graph from its file.
 
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use crate::model::graph::GraphSpec;
@@ -17,7 +19,11 @@ impl GraphSpec {
     /// Reads a graph file; component paths are resolved against its folder.
     pub fn from_file(path: &Path) -> Result<Self, GraphFileError> {
         let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path)
+        let text = read(path, GRAPH_BYTES_MAX)
+            .and_then(|bytes| {
+                String::from_utf8(bytes)
+                    .map_err(|_| io::Error::other("it is no UTF-8 text; a graph is a TOML file"))
+            })
             .map_err(|source| GraphFileError::Read { path: shown.clone(), source })?;
         let mut spec =
             Self::from_toml(&text).map_err(|message| GraphFileError::Parse { path: shown, message })?;
@@ -31,4 +37,18 @@ impl GraphSpec {
         }
         Ok(spec)
     }
+}
+
+const GRAPH_BYTES_MAX: u64 = 4 << 20;
+
+/// A file that is one, up to a byte more than the limit: whoever takes the bytes says what is too much.
+pub(super) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let not_a_file = || io::Error::other("it is no regular file");
+    // Looked at before it is opened, since to open a pipe waits for whoever writes it.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(not_a_file());
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

@@ -28,6 +28,9 @@ pub struct Host {
     pub(super) tenant: TenantId,
 }
 
+/// A longer lease is not given, and not believed.
+pub const LEASE_MS_MAX: u64 = 600_000;
+
 /// What is set once for a process.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -107,7 +110,7 @@ impl HostBuilder {
     }
 
     pub fn settings(mut self, settings: Settings) -> Self {
-        self.settings = settings;
+        self.settings = Settings { lease_ms: settings.lease_ms.min(LEASE_MS_MAX), ..settings };
         self
     }
 
@@ -228,17 +231,31 @@ impl Host {
             components.insert(name.clone(), installed);
         }
         let compiled = CompiledGraph::compile(spec, &components)?;
-        for (name, effect) in &compiled.effects {
-            // Found now rather than in the middle of a run.
-            if let Err(effects::Unsent::Egress(why)) = self.shared.handlers.can_send(name.as_str(), effect) {
-                return Err(Refused::plain(Kind::Denied, format!("effect {name}: {why}")).into());
-            }
-        }
+        self.can_send(&compiled)?;
         if let Some(store) = &self.shared.store {
             store.put_graph(&self.tenant, &compiled, self.shared.clock.now()).await?;
         }
         let compiled = self.shared.keep_graph(compiled.digest(), compiled);
         Ok(Graph { host: self.clone(), compiled })
+    }
+
+    /// Whether this host could send what the graph's nodes may ask for: found now rather than in the
+    /// middle of a run.
+    pub(super) fn can_send(&self, graph: &CompiledGraph) -> Result<(), EngineError> {
+        for (name, effect) in &graph.effects {
+            if !graph.nodes.values().any(|node| node.effects.values().any(|granted| granted == name)) {
+                continue;
+            }
+            let why = match self.shared.handlers.can_send(name.as_str(), effect) {
+                Ok(()) => continue,
+                Err(effects::Unsent::Egress(why)) => why,
+                Err(_) => {
+                    "the graph gives it no http, and this host registered no handler of that name".into()
+                }
+            };
+            return Err(Refused::plain(Kind::Denied, format!("effect {name}: {why}")).into());
+        }
+        Ok(())
     }
 
     async fn resolve(&self, node: &str, component: &str) -> Result<(Digest, NodeInfo), EngineError> {
@@ -258,8 +275,8 @@ impl Host {
             })?;
             return Ok((digest, info));
         }
-        let bytes = tokio::fs::read(component)
-            .await
+        let limit = self.shared.limits.component_bytes;
+        let bytes = super::graph_file::read(Path::new(component), limit)
             .map_err(|source| EngineError::ComponentFile { path: component.to_owned(), source })?;
         let installed = self.install(component, bytes).await?;
         Ok((installed.digest, installed.info))

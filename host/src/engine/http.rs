@@ -112,7 +112,7 @@ fn refusal(authority: &str) -> String {
 
 async fn outcome(mut response: reqwest::Response) -> Result<Value, EffectFailure> {
     let status = response.status();
-    let mut bytes = Vec::new();
+    let (mut bytes, mut cut_off) = (Vec::new(), false);
     loop {
         match response.chunk().await {
             Ok(None) => break,
@@ -120,13 +120,18 @@ async fn outcome(mut response: reqwest::Response) -> Result<Value, EffectFailure
             // The status came, so it was done or refused; only what it said is lost.
             Ok(Some(_)) | Err(_) => {
                 bytes.clear();
+                cut_off = true;
                 break;
             }
         }
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-    let value = json!({ "status": status.as_u16(), "body": body });
+    let mut value = json!({ "status": status.as_u16(), "body": body });
+    if cut_off {
+        value["body"] = Value::Null;
+        value["cut_off"] = Value::Bool(true);
+    }
     match status.as_u16() {
         200..=299 => Ok(value),
         // Refused before it was done, and perhaps not the next time.

@@ -4,20 +4,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::error::EngineError;
 use super::graph::busy;
-use super::host::Host;
+use super::host::{Host, LEASE_MS_MAX};
 use super::ledger::Lost;
 use super::matching::{Delivery, NoMatch, matching, still_pending};
-use super::session::{Ended, Session, With, pending};
+use super::session::{Ended, Request, Session, With, pending};
 use super::task::{Fault, Invocation};
 use crate::model::checkpoint::{InterruptRow, InterruptState};
-use crate::model::command::{Command, ResumeTarget, RunConfig};
+use crate::model::command::{Command, Resume, ResumeTarget, RunConfig};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{InterruptId, ThreadId, Timestamp};
+use crate::model::ids::{Digest, InterruptId, ThreadId, Timestamp};
 use crate::model::json::Json;
 use crate::store::{Expect, Store, ThreadSnapshot};
 
@@ -56,6 +56,11 @@ impl Host {
         target: Option<ResumeTarget>,
         command: Command,
     ) -> Result<Execution, EngineError> {
+        let request = request(&command, target.as_ref())?;
+        let request = request.as_ref();
+        if let Some(actor) = &command.actor {
+            name_of("who answers", actor)?;
+        }
         if let Some(text) = &command.steer {
             super::steer::bounded(text, &self.shared.limits)?;
         }
@@ -79,12 +84,12 @@ impl Host {
                 lock.lock().await
             }
         };
-        if let Some(reply) = self.replied(store, thread, &command).await? {
+        if let Some(reply) = self.replied(store, thread, request).await? {
             return Ok(reply);
         }
-        match self.deliver(store, thread, target, &command, found).await {
+        match self.deliver(store, thread, target, (&command, request), found).await {
             // Perhaps by this very request, sent to another process at the same time.
-            Err(EngineError::Refused(refused)) => match self.replied(store, thread, &command).await? {
+            Err(EngineError::Refused(refused)) => match self.replied(store, thread, request).await? {
                 Some(reply) => Ok(reply),
                 None => Err(EngineError::Refused(refused)),
             },
@@ -97,11 +102,16 @@ impl Host {
         store: &Store,
         thread: &ThreadId,
         target: Option<ResumeTarget>,
-        command: &Command,
+        (command, request): (&Command, Option<&Request>),
         mut found: Option<Result<Vec<Delivery>, NoMatch>>,
     ) -> Result<Execution, EngineError> {
         for _ in 0..RACES_MAX {
             let snapshot = self.load(store, thread).await?;
+            // After the thread was read: a twin of this request that was accepted before is seen here, and
+            // one that is accepted later moves the head from under this one.
+            if let Some(reply) = self.replied(store, thread, request).await? {
+                return Ok(reply);
+            }
             self.expect(&snapshot, &target, command)?;
             let rows = &open_at(&snapshot.interrupts, self.shared.clock.now());
             let limits = &self.shared.limits;
@@ -124,7 +134,7 @@ impl Host {
             let with = With {
                 actor: command.actor.clone(),
                 steer: command.steer.clone(),
-                request_id: command.request_id.clone(),
+                request: request.cloned(),
             };
             session.accept(deliveries, with).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
@@ -139,18 +149,27 @@ impl Host {
         &self,
         store: &Store,
         thread: &ThreadId,
-        command: &Command,
+        sent: Option<&Request>,
     ) -> Result<Option<Execution>, EngineError> {
-        let Some(request_id) = &command.request_id else {
+        let Some(sent) = sent else {
             return Ok(None);
         };
+        let request_id = &sent.id;
         let Some(request) = store.request(&self.tenant, thread, request_id).await? else {
             return Ok(None);
         };
+        if request.command != sent.command {
+            let what = format!(
+                "request {request_id:?} was sent at {} with another command; a new command needs a new id",
+                request.at
+            );
+            let snapshot = self.load(store, thread).await?;
+            return Err(refused(&snapshot, Kind::KeyConflict, what).into());
+        }
         let mut reply = request.reply;
         if reply.is_none() {
             // Accepted by a process that is still at it, or died: its answer is kept, what is left is to go on.
-            let execution = self.go_on(store, thread, Some(request_id)).await?;
+            let execution = self.go_on(store, thread, Some(sent)).await?;
             reply = store.request(&self.tenant, thread, request_id).await?.and_then(|request| request.reply);
             if reply.is_none() {
                 return Ok(Some(execution));
@@ -177,7 +196,7 @@ impl Host {
         &self,
         store: &Store,
         thread: &ThreadId,
-        request_id: Option<&str>,
+        request: Option<&Request>,
     ) -> Result<Execution, EngineError> {
         for _ in 0..RACES_MAX {
             let snapshot = self.let_go(store, thread).await?;
@@ -186,7 +205,7 @@ impl Host {
                 RunStatus::Running => {}
                 RunStatus::Interrupted if snapshot.interrupts.iter().any(|row| row.is_due(now)) => {}
                 RunStatus::Interrupted => return Ok(shown(thread, &snapshot)),
-                _ if request_id.is_some() => return Ok(shown(thread, &snapshot)),
+                _ if request.is_some() => return Ok(shown(thread, &snapshot)),
                 status => {
                     let message = format!(
                         "run {} on thread {thread} is {}; only a run that was broken off can be continued",
@@ -198,8 +217,7 @@ impl Host {
             }
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
             session.expire().await;
-            let request_id = request_id.map(str::to_owned);
-            session.accept(Vec::new(), With { request_id, ..With::default() }).await;
+            session.accept(Vec::new(), With { request: request.cloned(), ..With::default() }).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
                 return Ok(execution);
             }
@@ -245,6 +263,8 @@ impl Host {
         snapshot: ThreadSnapshot,
     ) -> Result<(Arc<Invocation>, Session), EngineError> {
         let graph = self.shared.graph(&self.tenant, snapshot.run.graph).await?;
+        // An answer must not be used up by a host that cannot do what follows from it.
+        self.can_send(&graph)?;
         let expect = Expect::At { head: snapshot.head, epoch: snapshot.epoch };
         let at = (expect, snapshot.head);
         let invocation = self.invocation(store, thread, graph, at, snapshot.lease.is_some());
@@ -360,7 +380,9 @@ impl Host {
 
     fn is_run_elsewhere(&self, snapshot: &ThreadSnapshot) -> bool {
         let now = self.shared.clock.now();
-        snapshot.lease.as_ref().is_some_and(|lease| lease.owner != self.shared.owner && lease.until > now)
+        // A lease that ends later than any that is given comes from a clock that was wrong.
+        let lasts = |until: Timestamp| until > now && until <= now.plus_ms(LEASE_MS_MAX);
+        snapshot.lease.as_ref().is_some_and(|lease| lease.owner != self.shared.owner && lasts(lease.until))
     }
 
     pub(super) async fn load(&self, store: &Store, thread: &ThreadId) -> Result<ThreadSnapshot, EngineError> {
@@ -397,6 +419,30 @@ impl Host {
 pub(super) fn too_many_races() -> EngineError {
     let what = format!("lost the race for this thread {RACES_MAX} times; try again");
     Refused::plain(Kind::Busy, what).into()
+}
+
+/// What identifies a command that names its request.
+fn request(command: &Command, target: Option<&ResumeTarget>) -> Result<Option<Request>, EngineError> {
+    let Some(id) = &command.request_id else {
+        return Ok(None);
+    };
+    name_of("a request id", id)?;
+    let (how, value) = match &command.resume {
+        Resume::Value(value) => ("value", value.clone()),
+        Resume::Answers(answers) => ("answers", json!(answers)),
+        Resume::Proceed => ("proceed", Value::Null),
+    };
+    let asked = json!({ "how": how, "value": value, "target": target, "steer": command.steer });
+    Ok(Some(Request { id: id.clone(), command: Digest::of(asked.to_string().as_bytes()) }))
+}
+
+/// A caller's text that is stored and shown as one word in a line.
+fn name_of(what: &str, text: &str) -> Result<(), EngineError> {
+    if (1..=255).contains(&text.len()) && !text.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let rule = format!("{what} has 1 to 255 bytes without control characters");
+    Err(Refused::plain(Kind::Invalid, rule).into())
 }
 
 /// The questions that still take an answer.

@@ -20,7 +20,7 @@ use crate::model::checkpoint::{
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{
-    ChannelName, CheckpointId, InstructionId, InterruptId, RunId, TaskId, ThreadId, Timestamp,
+    ChannelName, CheckpointId, Digest, InstructionId, InterruptId, NodeId, RunId, TaskId, ThreadId, Timestamp,
 };
 use crate::model::interrupt::{Interrupt, InterruptKind, PendingInterrupt};
 use crate::model::journal::{EffectReply, Journal, Reply};
@@ -71,7 +71,14 @@ struct Slot {
 pub struct With {
     pub actor: Option<String>,
     pub steer: Option<String>,
-    pub request_id: Option<String>,
+    pub request: Option<Request>,
+}
+
+/// A request that named itself, and what it is for: another one under the same name is a mistake.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub id: String,
+    pub command: Digest,
 }
 
 #[derive(Clone, Copy)]
@@ -89,7 +96,7 @@ pub struct Session {
     head: CheckpointId,
     channels: Channels,
     slots: Vec<Slot>,
-    request_id: Option<String>,
+    request: Option<Request>,
 }
 
 /// Writes of a run's start or of accepted answers go out with the first commit.
@@ -133,7 +140,7 @@ impl Session {
                 before.map(|snapshot| snapshot.checkpoint.channels.clone()).unwrap_or_default(),
             ),
             slots: Vec::new(),
-            request_id: None,
+            request: None,
         };
         let updates = [(INPUT, input.as_slice())];
         let parent = before.map(|snapshot| snapshot.head);
@@ -165,7 +172,7 @@ impl Session {
             head: snapshot.head,
             channels: Channels::at(snapshot.checkpoint.channels),
             slots: Vec::new(),
-            request_id: None,
+            request: None,
         };
         let mut slots = session.fresh_slots();
         for row in snapshot.tasks {
@@ -195,7 +202,7 @@ impl Session {
 
     /// Takes accepted answers down; they are durable with the first commit.
     pub async fn accept(&mut self, deliveries: Vec<Delivery>, with: With) {
-        let With { actor: by, steer, request_id } = with;
+        let With { actor: by, steer, request } = with;
         let now = self.invocation.shared.clock.now();
         let mut writes = Vec::new();
         if let Some(text) = steer {
@@ -230,10 +237,10 @@ impl Session {
             }
             writes.push(Write::Answer { interrupt, answer });
         }
-        if let Some(request_id) = &request_id {
-            writes.push(Write::Request { request_id: request_id.clone(), at: now, reply: None });
+        if let Some(Request { id, command }) = request.clone() {
+            writes.push(Write::Request { request_id: id, command, at: now, reply: None });
         }
-        self.request_id = request_id;
+        self.request = request;
         self.push(writes).await;
     }
 
@@ -501,7 +508,8 @@ impl Session {
                 }
             }
             End::Paused => TaskState::Paused,
-            End::Failed { error, .. } => TaskState::Failed(error),
+            End::Failed { error, retryable: true } => TaskState::Failed(error.with("retryable", true)),
+            End::Failed { error, retryable: false } => TaskState::Failed(error),
             End::Diverged(divergence) => {
                 let mut error = ErrorRecord::new(
                     Kind::Diverged,
@@ -535,7 +543,10 @@ impl Session {
     async fn pause(&mut self) -> Result<Execution, Ended> {
         let now = self.invocation.shared.clock.now();
         let pause = CheckpointId::fresh();
-        let asked: Vec<InterruptRow> = self.slots.iter_mut().flat_map(|slot| slot.ask(pause, now)).collect();
+        let invocation = self.invocation.clone();
+        let shown = |node: &NodeId, name: &str, key: &str| invocation.what_is_sent(node, name, key);
+        let asked: Vec<InterruptRow> =
+            self.slots.iter_mut().flat_map(|slot| slot.ask(pause, now, shown)).collect();
         let pending = self.slots.iter().any(Slot::is_pending);
         if pending && self.invocation.ledger.is_none() {
             return self.end(RunStatus::Failed, Some(self.resume_error())).await;
@@ -638,10 +649,10 @@ impl Session {
             error,
             ended_at: (status == RunStatus::Completed).then_some(now),
         }];
-        if let Some(request_id) = self.request_id.take() {
+        if let Some(Request { id, command }) = self.request.take() {
             let reply = serde_json::to_value(&execution).ok();
             let reply = reply.and_then(|reply| Json::from_value(&reply).ok());
-            writes.push(Write::Request { request_id, at: now, reply });
+            writes.push(Write::Request { request_id: id, command, at: now, reply });
         }
         ledger.push(writes).await;
         fail::fail_point!("engine::before_end");
@@ -785,11 +796,21 @@ impl Slot {
 
     /// Rows for what it asks, those that it has not asked yet: a gate, or the questions of the journal's
     /// last entry.
-    fn ask(&mut self, pause: CheckpointId, now: Timestamp) -> Vec<InterruptRow> {
+    fn ask(
+        &mut self,
+        pause: CheckpointId,
+        now: Timestamp,
+        shown: impl Fn(&NodeId, &str, &str) -> Json,
+    ) -> Vec<InterruptRow> {
         let journal = lock(&self.journal);
         let question =
             |kind: InterruptKind, order: usize, (entry, place): (usize, usize), payload: Json| InterruptRow {
-                interrupt: InterruptId::derive(self.row.task, kind.as_str(), order, journal.generation()),
+                interrupt: InterruptId::derive(
+                    self.row.task,
+                    kind.as_str(),
+                    (order, if kind == InterruptKind::Node { 0 } else { place }),
+                    journal.generation(),
+                ),
                 run: self.row.run,
                 task: self.row.task,
                 node: self.row.node.clone(),
@@ -811,10 +832,16 @@ impl Slot {
             rows.push(question(gate, 0, (0, 0), self.gate_payload()));
         } else if let (TaskState::Paused, Some((entry, waiting))) = (&self.row.state, journal.waiting()) {
             if let Reply::Effect(EffectReply::Asked { kind, .. }) = &waiting.reply {
-                let (payload, schema) = host_question(*kind, &waiting.call);
+                // One effect can end in doubt more than once; each time is a question of its own.
+                let settled = |row: &&InterruptRow| {
+                    row.kind == *kind && row.entry == entry && row.state != InterruptState::Pending
+                };
+                let times = self.interrupts.iter().filter(settled).count();
+                let (payload, schema) =
+                    host_question(*kind, &waiting.call, |name, key| shown(&self.row.node, name, key));
                 rows.push(InterruptRow {
                     answer_schema: Some(schema),
-                    ..question(*kind, entry, (entry, 0), payload)
+                    ..question(*kind, entry, (entry, times), payload)
                 });
             }
             let first = journal.orders_before(entry);

@@ -51,6 +51,24 @@ pub struct Invocation {
 }
 
 impl Invocation {
+    /// How an effect goes out, for a person who is asked about it: its name in the graph, the key that the
+    /// service sees, and where to.
+    pub fn what_is_sent(&self, node: &NodeId, name: &str, key: &str) -> Json {
+        let Some(effect) = self.graph.node(node).and_then(|granted| granted.effects.get(name)) else {
+            return Json::null();
+        };
+        let scope = EffectScope { node: node.clone(), effect: effect.clone(), key: key.to_owned() };
+        let wire = wire_key(&self.tenant, &self.thread, &scope);
+        let http = self.graph.effects[effect].http.as_ref();
+        let sent = json!({
+            "effect": effect.as_str(),
+            "idempotency_key": wire,
+            "method": http.map(|http| &http.method),
+            "url": http.map(|http| &http.url),
+        });
+        Json::from_value(&sent).unwrap_or_else(|_| Json::null())
+    }
+
     pub fn fail(&self, fault: Fault) -> Performed {
         let mut first = self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         first.get_or_insert(fault);
@@ -226,6 +244,10 @@ impl TaskOutside {
         let Some(ledger) = &self.invocation.ledger else {
             return Ok(());
         };
+        // What a person said about an earlier sending is used up by this one: should this end in doubt too,
+        // they are asked again.
+        let begun = Reply::Effect(EffectReply::Begun);
+        self.journal().settle(index, begun, intent.at);
         let mut writes = vec![Write::Task(self.row.clone())];
         writes.extend(self.take_journal());
         writes.push(Write::Effect(intent.clone()));
@@ -346,13 +368,15 @@ pub fn take_journal(row: &TaskRow, journal: &mut Journal) -> Vec<Write> {
     writes
 }
 
-/// What a person is shown of an effect that waits for them: exactly what will be sent.
-pub fn host_question(kind: InterruptKind, call: &Call) -> (Json, Json) {
+/// What a person is shown of an effect that waits for them: exactly what will be sent, from `shown`, and
+/// the node's words for it.
+pub fn host_question(kind: InterruptKind, call: &Call, shown: impl Fn(&str, &str) -> Json) -> (Json, Json) {
     let payload = match call {
         Call::Effect { name, key, input } => Json::object([
             ("effect", &Json::string(name)),
-            ("idempotency_key", &Json::string(key)),
+            ("key", &Json::string(key)),
             ("input", input),
+            ("sends", &shown(name, key)),
         ]),
         _ => Json::null(),
     };

@@ -269,6 +269,22 @@ impl Compiler<'_> {
                     format!("{:?} is not one of {}", http.method, known.join(", ")),
                 ));
             }
+            let own = [
+                "idempotency-key",
+                "host",
+                "content-length",
+                "content-type",
+                "transfer-encoding",
+                "connection",
+            ];
+            if let Some(header) =
+                http.headers.keys().find(|name| own.contains(&name.to_ascii_lowercase().as_str()))
+            {
+                return Err(self.error(
+                    &format!("{at}.http.headers.{header}"),
+                    "the host sets this header itself; leave it out",
+                ));
+            }
             if !http.url.starts_with("http://") && !http.url.starts_with("https://") {
                 return Err(self.error(&format!("{at}.http.url"), "a URL starts with https:// or http://"));
             }

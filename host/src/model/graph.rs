@@ -25,7 +25,7 @@ pub struct GraphSpec {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a name, or a list of names")]
 pub enum OneOrMany {
     One(String),
     Many(Vec<String>),
@@ -54,7 +54,10 @@ pub struct ChannelSpec {
 
 /// A list of names, or a table from the node's own names to the graph's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "a list of names such as [\"x\"], or a table from the node's own names to the graph's"
+)]
 pub enum Names {
     Same(Vec<String>),
     Mapped(BTreeMap<String, String>),

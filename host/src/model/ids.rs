@@ -95,9 +95,11 @@ impl TaskId {
 }
 
 impl InterruptId {
-    /// `order` is the node's own count for its own questions, and the journal's index for the host's.
-    pub fn derive(task: TaskId, kind: &str, order: usize, generation: u32) -> Self {
-        Self(Uuid::new_v5(&DERIVED, format!("interrupt/{task}/{kind}/{order}/{generation}").as_bytes()))
+    /// `order` is the node's own count for its own questions, and the journal's index for the host's;
+    /// `time` counts those from 0 that the host asks about one entry.
+    pub fn derive(task: TaskId, kind: &str, (order, time): (usize, usize), generation: u32) -> Self {
+        let name = format!("interrupt/{task}/{kind}/{order}/{time}/{generation}");
+        Self(Uuid::new_v5(&DERIVED, name.as_bytes()))
     }
 }
 
@@ -237,14 +239,19 @@ pub struct Timestamp(pub i64);
 
 impl Timestamp {
     pub fn plus_ms(self, ms: u64) -> Self {
-        Self(self.0.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)))
+        Self(self.0.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)).min(LAST_DATE_MS))
     }
 }
+
+/// The end of the year 9999.
+const LAST_DATE_MS: i64 = 253_402_300_799_999;
 
 /// As a date, UTC, to the second.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let since = std::time::Duration::from_millis(u64::try_from(self.0).unwrap_or(0));
+        // What a date cannot say is shown as the nearest that it can.
+        let ms = self.0.clamp(0, LAST_DATE_MS).unsigned_abs();
+        let since = std::time::Duration::from_millis(ms);
         humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + since).fmt(f)
     }
 }

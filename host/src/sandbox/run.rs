@@ -126,6 +126,11 @@ async fn bounded(
     }
 }
 
+/// A node's sentence cannot pass for two, or for one of the host's.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 fn told(context: Context) -> types::Context {
     let Context { thread_id, run_id, task_id, node, path, step, arg } = context;
     let arg = arg.map(|arg| arg.as_str().to_owned());
@@ -187,7 +192,7 @@ fn finished(outcome: types::Outcome, limits: &Limits) -> Result<End, ErrorRecord
 }
 
 fn failed(failure: types::Failure, retryable: bool, limits: &Limits) -> Result<End, ErrorRecord> {
-    let mut error = ErrorRecord::new(Kind::NodeFailed, clip(&failure.message, MESSAGE_BYTES_MAX));
+    let mut error = ErrorRecord::new(Kind::NodeFailed, one_line(clip(&failure.message, MESSAGE_BYTES_MAX)));
     if let Some(detail) = failure.detail {
         let bound = ("update_bytes", limits.update_bytes);
         let detail: Json = take_json(&detail, "the detail of the node's failure", bound, limits)?;

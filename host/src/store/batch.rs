@@ -3,7 +3,7 @@
 use crate::model::checkpoint::{
     Answer, ChannelRow, CheckpointRow, EffectRow, InterruptRow, JournalRow, RunRow, SteeringRow, TaskRow,
 };
-use crate::model::ids::{CheckpointId, InterruptId, RunId, TenantId, ThreadId, Timestamp};
+use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, TenantId, ThreadId, Timestamp};
 use crate::model::json::Json;
 use crate::model::{ErrorRecord, RunStatus};
 
@@ -83,6 +83,8 @@ pub enum Write {
     /// accepted and is not finished yet. Inserted, or its reply set.
     Request {
         request_id: String,
+        /// Of what was asked.
+        command: Digest,
         at: Timestamp,
         reply: Option<Json>,
     },

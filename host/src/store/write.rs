@@ -269,7 +269,9 @@ async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
         Write::Answer { interrupt, answer } => interrupts::answer(pen, *interrupt, answer).await,
         Write::Withdraw { interrupt, at, reason } => interrupts::withdraw(pen, *interrupt, *at, reason).await,
         Write::Steer(row) => steering::insert(pen, row).await,
-        Write::Request { request_id, at, reply } => requests::put(pen, request_id, *at, reply.as_ref()).await,
+        Write::Request { request_id, command, at, reply } => {
+            requests::put(pen, request_id, *command, *at, reply.as_ref()).await
+        }
     }
 }
 

@@ -28,7 +28,7 @@ async fn check(statement: &'static str, table: &str, what: &str) {
         generation: 0,
         state,
     };
-    let interrupt = InterruptId::derive(ids[0], "node", 0, 0);
+    let interrupt = InterruptId::derive(ids[0], "node", (0, 0), 0);
     let asked = InterruptRow {
         interrupt,
         run: at.run,
@@ -62,7 +62,12 @@ async fn check(statement: &'static str, table: &str, what: &str) {
         Write::Journal(JournalRow { task: ids[0], index: 0, entry }),
         Write::Interrupt(asked),
         Write::Effect(effect),
-        Write::Request { request_id: "r".into(), at: Timestamp(1), reply: Some(Json::null()) },
+        Write::Request {
+            request_id: "r".into(),
+            command: Digest([7; 32]),
+            at: Timestamp(1),
+            reply: Some(Json::null()),
+        },
     ];
     store.commit(at.batch(writes)).await.unwrap();
     let component = Digest::of(b"component");

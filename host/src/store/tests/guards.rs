@@ -89,7 +89,7 @@ async fn a_question_takes_one_answer_and_a_conflict_writes_nothing() {
         generation: 0,
         state: TaskState::Paused,
     };
-    let interrupt = InterruptId::derive(task, "node", 0, 0);
+    let interrupt = InterruptId::derive(task, "node", (0, 0), 0);
     let asked = InterruptRow {
         interrupt,
         run: at.run,

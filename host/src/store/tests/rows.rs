@@ -33,7 +33,7 @@ fn question(
     place: usize,
 ) -> InterruptRow {
     InterruptRow {
-        interrupt: InterruptId::derive(task.task, kind.as_str(), 100 * entry + place, 0),
+        interrupt: InterruptId::derive(task.task, kind.as_str(), (entry, place), 0),
         run: task.run,
         task: task.task,
         node: task.node.clone(),
@@ -221,7 +221,7 @@ async fn of_two_questions_at_one_place_the_newer_counts() {
     let at = fixture.start("t").await;
     let task = task(&at, 0, TaskState::Paused);
     let old = question(&task, at.head, InterruptKind::Node, 0, 0);
-    let new = InterruptRow { interrupt: InterruptId::derive(task.task, "node", 0, 1), ..old.clone() };
+    let new = InterruptRow { interrupt: InterruptId::derive(task.task, "node", (0, 0), 1), ..old.clone() };
     let answer = Answer { value: json("1"), at: Timestamp(300), by: None };
     let call = Call::Interrupt { question: asks(None) };
     let row = entry(&task, 0, call, Reply::Answers(vec![None]));
@@ -254,19 +254,27 @@ async fn an_effect_and_a_request_keep_what_stood_first() {
         at: Timestamp(2),
         ..first.clone()
     };
-    let request = |at, reply| Write::Request { request_id: "r".into(), at: Timestamp(at), reply };
+    let request = |at, reply| Write::Request {
+        request_id: "r".into(),
+        command: Digest([7; 32]),
+        at: Timestamp(at),
+        reply,
+    };
     let store = &fixture.store;
     store.commit(at.batch(vec![Write::Effect(first.clone()), request(1, None)])).await.unwrap();
     assert_eq!(store.effect(&tenant(), &at.thread, &scope).await.unwrap(), Some(first.clone()));
     let stored = store.request(&tenant(), &at.thread, "r").await.unwrap();
-    assert_eq!(stored, Some(RequestRow { at: Timestamp(1), reply: None }));
+    assert_eq!(stored, Some(RequestRow { command: Digest([7; 32]), at: Timestamp(1), reply: None }));
 
     store.commit(at.batch(vec![Write::Effect(later), request(2, Some(json("[]")))])).await.unwrap();
     let right = EffectRow { state: outcome, at: Timestamp(2), ..first };
     assert_eq!(store.effect(&tenant(), &at.thread, &scope).await.unwrap(), Some(right));
     store.commit(at.batch(vec![request(3, None)])).await.unwrap();
     let stored = store.request(&tenant(), &at.thread, "r").await.unwrap();
-    assert_eq!(stored, Some(RequestRow { at: Timestamp(1), reply: Some(json("[]")) }));
+    assert_eq!(
+        stored,
+        Some(RequestRow { command: Digest([7; 32]), at: Timestamp(1), reply: Some(json("[]")) })
+    );
     assert_eq!(store.request(&tenant(), &at.thread, "other").await.unwrap(), None);
 }
 
