@@ -406,7 +406,8 @@ impl Hosts {
             let answers = |value: &&Value| value.is_boolean() || value.get("to").is_some();
             let mut used: Vec<String> = all.filter(answers).map(Value::to_string).collect();
             let mut given: Vec<String> = person.given.iter().map(Value::to_string).collect();
-            (used.sort(), given.sort());
+            used.sort();
+            given.sort();
             assert!(person.shown.is_empty() || used == given, "each is used once: {used:?} {given:?}");
         }
         let requests = std::mem::take(&mut *self.world.sent.lock().unwrap());

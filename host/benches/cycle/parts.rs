@@ -262,7 +262,7 @@ impl Ids {
             boundary,
             pause: CheckpointId::fresh(),
             task,
-            interrupt: InterruptId::derive(task, "node", 0, 0),
+            interrupt: InterruptId::derive(task, "node", (0, 0), 0),
         }
     }
 }
@@ -275,8 +275,8 @@ impl Outside for Nobody {
         Box::pin(std::future::ready(Performed::Fault))
     }
 
-    fn steering(&self) -> Vec<Instruction> {
-        Vec::new()
+    fn steering(&self) -> BoxFuture<'_, Option<Vec<Instruction>>> {
+        Box::pin(async { Some(Vec::new()) })
     }
 
     fn log(&self, _: LogLevel, _: &str) {}
