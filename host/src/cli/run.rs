@@ -73,6 +73,9 @@ async fn start(
         graph = host.compile(spec) => graph?,
         () = stop.asked() => return Err(Failure::Stopped("stopped before the run began")),
     };
+    for withheld in graph.withheld() {
+        shell.screen.line(&format!("note: {withheld}"));
+    }
     let done = graph.invoke(config, input.value()).await;
     prose::invocation(shell, host, thread, done).await
 }

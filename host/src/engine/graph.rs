@@ -25,11 +25,18 @@ use crate::store::{Expect, Store, ThreadSnapshot};
 pub struct Graph {
     pub(super) host: Host,
     pub(super) compiled: Arc<CompiledGraph>,
+    pub(super) withheld: Vec<String>,
 }
 
 impl Graph {
     pub fn digest(&self) -> Digest {
         self.compiled.digest()
+    }
+
+    /// What its components declare to read or write and this graph does not grant, one sentence each: often
+    /// on purpose, and otherwise only noticed when a node fails.
+    pub fn withheld(&self) -> &[String] {
+        &self.withheld
     }
 
     pub fn compiled(&self) -> &CompiledGraph {

@@ -232,11 +232,12 @@ impl Host {
         }
         let compiled = CompiledGraph::compile(spec, &components)?;
         self.can_send(&compiled)?;
+        let withheld = withheld(&compiled, &components);
         if let Some(store) = &self.shared.store {
             store.put_graph(&self.tenant, &compiled, self.shared.clock.now()).await?;
         }
         let compiled = self.shared.keep_graph(compiled.digest(), compiled);
-        Ok(Graph { host: self.clone(), compiled })
+        Ok(Graph { host: self.clone(), compiled, withheld })
     }
 
     /// Whether this host could send what the graph's nodes may ask for: found now rather than in the
@@ -307,6 +308,22 @@ impl Host {
             store.close().await;
         }
     }
+}
+
+fn withheld(graph: &CompiledGraph, components: &BTreeMap<String, (Digest, NodeInfo)>) -> Vec<String> {
+    let mut withheld = Vec::new();
+    for (id, node) in &graph.nodes {
+        let Some((_, info)) = components.get(id.as_str()) else { continue };
+        let reads =
+            info.reads.iter().filter(|name| !node.reads.contains_key(*name)).map(|name| ("reads", name));
+        let writes =
+            info.writes.iter().filter(|name| !node.writes.contains_key(*name)).map(|name| ("writes", name));
+        for (what, name) in reads.chain(writes) {
+            withheld
+                .push(format!("nodes.{id}.{what}: {} declares {name:?}, which is not granted", info.name));
+        }
+    }
+    withheld
 }
 
 impl Shared {

@@ -13,6 +13,7 @@ use crate::model::error::{ErrorRecord, Kind};
 use crate::model::limits::Limits;
 
 const FRAME_BYTES_MAX: usize = 200;
+const PANIC_BYTES_MAX: usize = 500;
 
 pub(super) fn end(error: wasmtime::Error, guest: &Guest) -> End {
     let frames = frames(&error);
@@ -31,6 +32,9 @@ pub(super) fn end(error: wasmtime::Error, guest: &Guest) -> End {
             }
             if error.kind == Kind::Trap {
                 let stderr = guest.console.stderr_tail();
+                if let Some(panic) = panic_in(&stderr) {
+                    error.message = panic;
+                }
                 if !stderr.is_empty() {
                     error = error.with("stderr", stderr);
                 }
@@ -122,6 +126,15 @@ fn trapped(code: &str, message: &str) -> Stop {
     Stop::failed(ErrorRecord::new(Kind::Trap, message).with("trap", code))
 }
 
+/// What a Rust guest's panic said, found on its stderr: where, and why.
+fn panic_in(stderr: &str) -> Option<String> {
+    let (_, said) = stderr.rsplit_once(" panicked at ")?;
+    let (place, message) = said.split_once(":\n")?;
+    let message = message.split("\nnote: ").next().unwrap_or(message).trim_end();
+    let panic = format!("the node panicked at {place}: {message}");
+    Some(clip(&panic, PANIC_BYTES_MAX).replace(char::is_control, " "))
+}
+
 /// The guest's own function names, innermost first. They come from outside: short, and in one line.
 fn frames(error: &wasmtime::Error) -> Vec<String> {
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else {
@@ -133,4 +146,17 @@ fn frames(error: &wasmtime::Error) -> Vec<String> {
         None => format!("function {}", frame.func_index()),
     };
     backtrace.frames().iter().take(FRAMES_MAX).map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::panic_in;
+
+    #[test]
+    fn a_panic_is_found_by_what_it_prints() {
+        let said = "before\n\nthread '<unnamed>' panicked at src/lib.rs:11:20:\nout of range,\nsort of\n\
+                    note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n";
+        assert_eq!(panic_in(said).unwrap(), "the node panicked at src/lib.rs:11:20: out of range, sort of");
+        assert_eq!(panic_in("it gave up\n"), None);
+    }
 }
