@@ -66,6 +66,9 @@ async fn run(amount: Amount) -> anyhow::Result<()> {
     if cfg!(debug_assertions) {
         report.line("NOT OPTIMISED: these numbers say nothing");
     }
+    if std::env::var_os("RUST_BACKTRACE").is_some_and(|set| set != "0") {
+        report.line("RUST_BACKTRACE is set: every pause takes a backtrace of the host, which costs more than the rest");
+    }
     let mut bench = Bench::open(dir.path()).await?;
     turns::measure(&mut bench, amount, &mut report).await?;
     crowd::measure(&mut bench, amount, &mut report).await?;

@@ -1,5 +1,5 @@
 //! One thread at a time: start to pause, pause to completion, what they are measured against, and what they
-//! consist of; a turn does each once, and each turn begins with another.
+//! consist of; a turn does each once, in an order of its own.
 
 use std::time::{Duration, Instant};
 
@@ -56,19 +56,29 @@ pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> 
 }
 
 async fn turn(bench: &mut Bench, parts: &mut Parts, m: &mut Measured, i: usize) -> anyhow::Result<()> {
-    const KINDS: usize = 7;
-    for kind in 0..KINDS {
-        match (i + kind) % KINDS {
+    for kind in order(i) {
+        match kind {
             0 => m.bare_commit.time(bench.bare_commit.commit(1)).await?,
-            1 => m.bare_call.time(bench.bare_call.call()).await?,
-            2 => cycle(bench, m, &format!("t{i}")).await?,
-            3 => parts.store(bench, m, &format!("p{i}")).await?,
-            4 => parts.sandbox(bench, m).await?,
-            5 => m.bare_commit_at_once.time(bench.bare_commit.commit_at_once()).await?,
-            _ => m.trip.time(bench.bare_commit.trip()).await?,
+            1 => m.bare_commit_at_once.time(bench.bare_commit.commit_at_once()).await?,
+            2 => m.bare_call.time(bench.bare_call.call()).await?,
+            3 => m.trip.time(bench.bare_commit.trip()).await?,
+            4 => cycle(bench, m, &format!("t{i}")).await?,
+            5 => parts.store(bench, m, &format!("p{i}")).await?,
+            _ => parts.sandbox(bench, m).await?,
         }
     }
     Ok(())
+}
+
+/// Shuffled, and the same in every run: what a thing costs depends on what was done just before it.
+fn order(turn: usize) -> [usize; 7] {
+    let mut kinds = [0, 1, 2, 3, 4, 5, 6];
+    let mut random = (turn as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for last in (1..kinds.len()).rev() {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        kinds.swap(last, (random >> 33) as usize % (last + 1));
+    }
+    kinds
 }
 
 async fn cycle(bench: &Bench, m: &mut Measured, thread: &str) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@ mod graph_file;
 mod resume;
 mod steer;
 mod session;
+mod slot;
 mod plan;
 mod matching;
 mod channels;
