@@ -28,18 +28,15 @@ pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> 
     cycles(bench, &names, Duration::from_millis(200)).await?;
     let (mut groups, mut calls, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     let (mut starts, mut resumes) = (Samples::default(), Samples::default());
-    let (mut done, mut total) = (0, Counted { statements: 0, commits: 0, instantiations: 0 });
+    let (mut done, mut total) = (0, Counted::default());
     for _ in 0..amount.rounds {
         groups.push(bare_groups(bench).await?);
         calls.push(bare_calls(bench).await?);
         let before = counted(bench);
         let (rate, cycles, latencies) = cycles(bench, &names, PRODUCT).await?;
-        let counted = counted(bench).since(before);
+        total.add(counted(bench).since(before));
         rates.push(rate);
         done += cycles;
-        total.statements += counted.statements;
-        total.commits += counted.commits;
-        total.instantiations += counted.instantiations;
         for (start, resume) in latencies {
             starts.extend(start);
             resumes.extend(resume);
@@ -66,9 +63,10 @@ pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> 
     report.times("start to paused, among 64", &mut starts, None);
     report.times("resume to completed, among 64", &mut resumes, None);
     let per_cycle = |count: u64| count as f64 / done as f64;
-    report.value("commits of a cycle", per_cycle(total.commits), "commits", None);
-    report.value("statements of a cycle", per_cycle(total.statements), "statements", None);
-    report.value("instantiations of a cycle", per_cycle(total.instantiations), "instances", None);
+    report.value("a cycle among 64: commits", per_cycle(total.commits), "commits", None);
+    report.value("a cycle among 64: statements", per_cycle(total.statements), "statements", None);
+    report.value("a cycle among 64: instantiations", per_cycle(total.instantiations), "instances", None);
+    report.value("a cycle among 64: written", per_cycle(total.written_bytes), "bytes", None);
     Ok(())
 }
 

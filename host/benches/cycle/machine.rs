@@ -45,6 +45,12 @@ fn disk(dir: &Path) -> Option<String> {
     Some(format!("{} ({})", mount.2, mount.0))
 }
 
+/// Bytes that this process has handed to the kernel to write, whether or not they have reached a disk.
+pub fn written_bytes() -> Option<u64> {
+    let io = read_to_string("/proc/self/io").ok()?;
+    io.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()
+}
+
 /// What this process has used of the processors, in user and kernel.
 pub fn cpu_us() -> Option<u64> {
     // In ticks of a hundredth of a second, on every Linux that there is.

@@ -52,7 +52,6 @@ impl Parts {
         let digest = example.tasks[0].component;
         let component = bench.host.sandbox().cached(digest).await.expect("it was just run");
         let asked = example.journal[0].entry.clone();
-        let none = Counted { statements: 0, commits: 0, instantiations: 0 };
         let script = &node::input()["script"];
         let mut parts = Self {
             store,
@@ -63,8 +62,8 @@ impl Parts {
             answer: Json::from_value(&node::answer())?,
             component,
             asked,
-            start: none,
-            resume: none,
+            start: Counted::default(),
+            resume: Counted::default(),
         };
         parts.count(bench).await?;
         Ok(parts)

@@ -124,6 +124,10 @@ impl Report {
         self.row(Row::value(name, value, unit, raw_p50));
     }
 
+    pub fn count(&mut self, name: &str, count: u64, unit: &'static str, raw: Option<u64>) {
+        self.value(name, count as f64, unit, raw.map(|raw| raw as f64));
+    }
+
     fn row(&mut self, row: Row) {
         let shown = |value: Option<f64>, digits: usize| {
             value.map(|value| format!("{value:.digits$}")).unwrap_or_default()

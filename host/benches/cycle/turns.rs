@@ -7,7 +7,7 @@ use holdpoint::{Command, RunConfig, RunStatus};
 
 use crate::parts::Parts;
 use crate::report::{Report, Samples};
-use crate::{Amount, Bench, node};
+use crate::{Amount, Bench, machine, node};
 
 /// Not counted: statements are prepared, files grow, branches are learnt.
 const WARM_UP: usize = 20;
@@ -29,16 +29,18 @@ pub struct Measured {
     pub run_resume: Samples,
 }
 
-/// What one start or one resume does, counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What was done, counted.
+#[derive(Clone, Copy, Default)]
 pub struct Counted {
     pub statements: u64,
     pub commits: u64,
     pub instantiations: u64,
+    /// Zero where the system does not say.
+    pub written_bytes: u64,
 }
 
 pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> anyhow::Result<()> {
-    let (start, resume) = count(bench).await?;
+    let counted = count(bench).await?;
     let mut parts = Parts::new(bench).await?;
     let mut measured = Measured::default();
     let began = Instant::now();
@@ -51,7 +53,7 @@ pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> 
         }
         turn(bench, &mut parts, &mut measured, i).await?;
     }
-    show(measured, start, resume, &parts, report);
+    show(measured, counted, &parts, report);
     Ok(())
 }
 
@@ -91,16 +93,20 @@ async fn cycle(bench: &Bench, m: &mut Measured, thread: &str) -> anyhow::Result<
     Ok(())
 }
 
-async fn count(bench: &Bench) -> anyhow::Result<(Counted, Counted)> {
+/// What a start, a resume and a bare commit do.
+async fn count(bench: &mut Bench) -> anyhow::Result<[Counted; 3]> {
     let mut m = Measured::default();
     // The first cycle also opens connections.
     cycle(bench, &mut m, "first").await?;
+    bench.bare_commit.commit(1).await?;
     let before = counted(bench);
     bench.graph.invoke(RunConfig::thread("counted"), node::input()).await?;
-    let between = counted(bench);
+    let paused = counted(bench);
     bench.graph.resume(RunConfig::thread("counted"), Command::resume(node::answer())).await?;
-    let after = counted(bench);
-    Ok((between.since(before), after.since(between)))
+    let completed = counted(bench);
+    bench.bare_commit.commit(1).await?;
+    let bare = counted(bench);
+    Ok([paused.since(before), completed.since(paused), bare.since(completed)])
 }
 
 pub fn counted(bench: &Bench) -> Counted {
@@ -109,20 +115,29 @@ pub fn counted(bench: &Bench) -> Counted {
         statements: store.statements,
         commits: store.commits,
         instantiations: bench.host.sandbox().counters().instantiations,
+        written_bytes: machine::written_bytes().unwrap_or_default(),
     }
 }
 
 impl Counted {
+    pub fn add(&mut self, more: Self) {
+        self.statements += more.statements;
+        self.commits += more.commits;
+        self.instantiations += more.instantiations;
+        self.written_bytes += more.written_bytes;
+    }
+
     pub fn since(self, before: Self) -> Self {
         Self {
             statements: self.statements - before.statements,
             commits: self.commits - before.commits,
             instantiations: self.instantiations - before.instantiations,
+            written_bytes: self.written_bytes - before.written_bytes,
         }
     }
 }
 
-fn show(mut m: Measured, start: Counted, resume: Counted, parts: &Parts, report: &mut Report) {
+fn show(mut m: Measured, [start, resume, bare]: [Counted; 3], parts: &Parts, report: &mut Report) {
     let turns = m.start.len();
     let raw = m.bare_commit.p50() + m.bare_call.p50();
     report.title(format!("One thread at a time ({turns} turns); raw is a bare commit and a bare call"));
@@ -130,35 +145,43 @@ fn show(mut m: Measured, start: Counted, resume: Counted, parts: &Parts, report:
     report.times("bare call up to the question", &mut m.bare_call, None);
     report.times("start to paused", &mut m.start, Some(raw));
     report.times("resume to completed", &mut m.resume, Some(raw));
+
+    report.title("What they do, counted; raw is a bare commit");
     for (what, counted) in [("start", start), ("resume", resume)] {
-        let Counted { statements, commits, instantiations } = counted;
-        report.line(format!(
-            "a {what}: {statements} statements, {commits} commit, {instantiations} instantiation"
-        ));
+        report.count(&format!("{what}: statements"), counted.statements, "statements", None);
+        report.count(&format!("{what}: commits"), counted.commits, "commits", None);
+        report.count(&format!("{what}: instantiations"), counted.instantiations, "instances", None);
+        let bare_bytes = Some(bare.written_bytes).filter(|bytes| *bytes > 0);
+        report.count(&format!("{what}: written"), counted.written_bytes, "bytes", bare_bytes);
     }
 
     let whole = m.start.p50();
     report.title("What a start consists of, each part measured alone");
     let known = [
-        report.part("Store::load of a thread that is not there", &mut m.load_absent, whole, None),
-        report.part("Sandbox::run up to the question", &mut m.run_start, whole, Some(m.bare_call.p50())),
-        report.part("Store::commit of its rows", &mut m.commit_start, whole, Some(m.bare_commit.p50())),
+        report.part("start: Store::load, the thread is not there", &mut m.load_absent, whole, None),
+        report.part(
+            "start: Sandbox::run up to the question",
+            &mut m.run_start,
+            whole,
+            Some(m.bare_call.p50()),
+        ),
+        report.part(
+            "start: Store::commit of the same rows",
+            &mut m.commit_start,
+            whole,
+            Some(m.bare_commit.p50()),
+        ),
     ];
     report.rest("start: the rest (plan, JSON, ids, tasks)", whole, &known);
 
     let whole = m.resume.p50();
     report.title("What a resume consists of");
     let known = [
-        report.part("Store::load of the paused thread", &mut m.load_paused, whole, None),
-        report.part("Store::values of what the node reads", &mut m.values, whole, None),
+        report.part("resume: Store::load of the paused thread", &mut m.load_paused, whole, None),
+        report.part("resume: Store::values that the node reads", &mut m.values, whole, None),
+        report.part("resume: Sandbox::run to the end", &mut m.run_resume, whole, Some(m.bare_call.p50())),
         report.part(
-            "Sandbox::run with the answer, to the end",
-            &mut m.run_resume,
-            whole,
-            Some(m.bare_call.p50()),
-        ),
-        report.part(
-            "Store::commit of its rows, resumed",
+            "resume: Store::commit of the same rows",
             &mut m.commit_resume,
             whole,
             Some(m.bare_commit.p50()),
@@ -166,9 +189,9 @@ fn show(mut m: Measured, start: Counted, resume: Counted, parts: &Parts, report:
     ];
     report.rest("resume: the rest (match, plan, JSON, tasks)", whole, &known);
 
-    report.title("What the store's share hangs on");
-    report.times("one statement that does nothing", &mut m.trip, None);
-    report.times("bare commit of 3 rows, handed over at once", &mut m.bare_commit_at_once, None);
+    report.title("What a statement costs before it does anything");
+    report.times("bare statement that does nothing", &mut m.trip, None);
+    report.times("bare commit of 3 rows, all in one text", &mut m.bare_commit_at_once, None);
     for warning in parts.differences(start, resume) {
         report.line(warning);
     }

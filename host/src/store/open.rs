@@ -42,6 +42,8 @@ pub(super) fn connecting(path: &Path, options: OpenOptions) -> SqliteConnectOpti
         .foreign_keys(true)
         .synchronous(SqliteSynchronous::Full)
         .pragma("journal_size_limit", LOG_BYTES_MAX)
+        // What a savepoint could undo is kept in memory; else SQLite copies it to a file in /var/tmp.
+        .pragma("temp_store", "MEMORY")
         .disable_statement_logging()
 }
 
