@@ -9,6 +9,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use super::host::locked;
 use super::http::{Egress, HttpSender};
 use crate::model::checkpoint::{EffectRow, EffectScope};
 use crate::model::compile::CompiledEffect;
@@ -55,11 +56,14 @@ pub struct Handlers {
 }
 
 /// What kept a handler from being asked or from answering.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Unsent {
+    #[error("the graph gives it no http, and this host registered no handler of that name")]
     NoHandler,
     /// The operator does not let this graph reach there.
+    #[error("{0}")]
     Egress(String),
+    #[error("its handler panicked")]
     Panicked,
 }
 
@@ -113,7 +117,7 @@ pub struct EffectDesk {
 impl EffectDesk {
     /// The scope's place; `None` in it: the store has not been asked yet, or knows nothing.
     pub fn scope(&self, scope: &EffectScope) -> Arc<tokio::sync::Mutex<Option<EffectRow>>> {
-        let mut scopes = self.scopes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut scopes = locked(&self.scopes);
         scopes.entry(scope.clone()).or_default().clone()
     }
 }

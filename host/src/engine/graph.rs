@@ -137,16 +137,7 @@ impl Host {
         graph: &Arc<CompiledGraph>,
         input: (Vec<(ChannelName, Json)>, Gates),
     ) -> Result<Execution, EngineError> {
-        let invocation = Arc::new(Invocation {
-            shared: self.shared.clone(),
-            tenant: self.tenant.clone(),
-            thread: String::new(),
-            graph: graph.clone(),
-            ledger: None,
-            desk: Default::default(),
-            steered: Default::default(),
-            fault: Default::default(),
-        });
+        let invocation = Invocation::new(self, String::new(), graph.clone(), None);
         let ids = (RunId::fresh(), CheckpointId::fresh());
         let started = Session::start(invocation.clone(), None, rand_secret(), None, ids, input).await;
         // Without a thread there is nobody to race with.
@@ -169,16 +160,7 @@ impl Host {
             at,
             has_owner,
         );
-        Arc::new(Invocation {
-            shared: self.shared.clone(),
-            tenant: self.tenant.clone(),
-            thread: thread.to_string(),
-            graph,
-            ledger: Some(ledger),
-            desk: Default::default(),
-            steered: Default::default(),
-            fault: Default::default(),
-        })
+        Invocation::new(self, thread.to_string(), graph, Some(ledger))
     }
 
     pub(super) fn thread_named(&self, config: &RunConfig) -> Result<Option<ThreadId>, EngineError> {

@@ -1,6 +1,6 @@
 //! The host: a store, a sandbox, the handlers of effects, and the graphs and threads between them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
@@ -231,32 +231,13 @@ impl Host {
             components.insert(name.clone(), installed);
         }
         let compiled = CompiledGraph::compile(spec, &components)?;
-        self.can_send(&compiled)?;
+        self.shared.can_send(&compiled)?;
         let withheld = withheld(&compiled, &components);
         if let Some(store) = &self.shared.store {
             store.put_graph(&self.tenant, &compiled, self.shared.clock.now()).await?;
         }
         let compiled = self.shared.keep_graph(compiled.digest(), compiled);
         Ok(Graph { host: self.clone(), compiled, withheld })
-    }
-
-    /// Whether this host could send what the graph's nodes may ask for: found now rather than in the
-    /// middle of a run.
-    pub(super) fn can_send(&self, graph: &CompiledGraph) -> Result<(), EngineError> {
-        for (name, effect) in &graph.effects {
-            if !graph.nodes.values().any(|node| node.effects.values().any(|granted| granted == name)) {
-                continue;
-            }
-            let why = match self.shared.handlers.can_send(name.as_str(), effect) {
-                Ok(()) => continue,
-                Err(effects::Unsent::Egress(why)) => why,
-                Err(_) => {
-                    "the graph gives it no http, and this host registered no handler of that name".into()
-                }
-            };
-            return Err(Refused::plain(Kind::Denied, format!("effect {name}: {why}")).into());
-        }
-        Ok(())
     }
 
     async fn resolve(&self, node: &str, component: &str) -> Result<(Digest, NodeInfo), EngineError> {
@@ -277,7 +258,12 @@ impl Host {
             return Ok((digest, info));
         }
         let limit = self.shared.limits.component_bytes;
-        let bytes = super::graph_file::read(Path::new(component), limit)
+        let path = PathBuf::from(component);
+        // A file system may take its time, and others share this thread.
+        let read = tokio::task::spawn_blocking(move || super::graph_file::read(&path, limit)).await;
+        let bytes = read
+            .map_err(std::io::Error::other)
+            .flatten()
             .map_err(|source| EngineError::ComponentFile { path: component.to_owned(), source })?;
         let installed = self.install(component, bytes).await?;
         Ok((installed.digest, installed.info))
@@ -314,13 +300,13 @@ fn withheld(graph: &CompiledGraph, components: &BTreeMap<String, (Digest, NodeIn
     let mut withheld = Vec::new();
     for (id, node) in &graph.nodes {
         let Some((_, info)) = components.get(id.as_str()) else { continue };
-        let reads =
-            info.reads.iter().filter(|name| !node.reads.contains_key(*name)).map(|name| ("reads", name));
-        let writes =
-            info.writes.iter().filter(|name| !node.writes.contains_key(*name)).map(|name| ("writes", name));
-        for (what, name) in reads.chain(writes) {
-            withheld
-                .push(format!("nodes.{id}.{what}: {} declares {name:?}, which is not granted", info.name));
+        for (what, declared, granted) in
+            [("reads", &info.reads, &node.reads), ("writes", &info.writes, &node.writes)]
+        {
+            let names = declared.iter().filter(|name| !granted.contains_key(*name));
+            withheld.extend(names.map(|name| {
+                format!("nodes.{id}.{what}: {} declares {name:?}, which is not granted", info.name)
+            }));
         }
     }
     withheld
@@ -358,6 +344,17 @@ impl Shared {
         })
     }
 
+    /// Whether this host could send what the graph's nodes may ask for: found now rather than in the
+    /// middle of a run, and before an answer is used up. Every graph that is kept has passed.
+    fn can_send(&self, graph: &CompiledGraph) -> Result<(), EngineError> {
+        let granted: BTreeSet<_> = graph.nodes.values().flat_map(|node| node.effects.values()).collect();
+        for name in granted {
+            let sendable = self.handlers.can_send(name.as_str(), &graph.effects[name]);
+            sendable.map_err(|unsent| Refused::plain(Kind::Denied, format!("effect {name}: {unsent}")))?;
+        }
+        Ok(())
+    }
+
     fn keep_graph(&self, digest: Digest, graph: CompiledGraph) -> Arc<CompiledGraph> {
         let mut graphs = locked(&self.graphs);
         if graphs.len() >= 1024 {
@@ -375,6 +372,7 @@ impl Shared {
             || Refused::plain(Kind::NotFound, format!("the graph {digest} is not in this database"));
         let store = self.store.as_ref().ok_or_else(missing)?;
         let graph = store.graph(tenant, digest).await?.ok_or_else(missing)?;
+        self.can_send(&graph)?;
         Ok(self.keep_graph(digest, graph))
     }
 

@@ -126,12 +126,13 @@ async fn outcome(mut response: reqwest::Response) -> Result<Value, EffectFailure
         }
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-    let mut value = json!({ "status": status.as_u16(), "body": body });
-    if cut_off {
-        value["body"] = Value::Null;
-        value["cut_off"] = Value::Bool(true);
-    }
+    let value = match cut_off {
+        true => json!({ "status": status.as_u16(), "body": null, "cut_off": true }),
+        false => {
+            let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+            json!({ "status": status.as_u16(), "body": body })
+        }
+    };
     match status.as_u16() {
         200..=299 => Ok(value),
         // Refused before it was done, and perhaps not the next time.

@@ -18,7 +18,7 @@ use crate::model::checkpoint::{InterruptRow, InterruptState};
 use crate::model::command::{Command, Resume, ResumeTarget, RunConfig};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{Digest, InterruptId, ThreadId, Timestamp};
+use crate::model::ids::{Digest, InterruptId, ThreadId, Timestamp, is_line};
 use crate::model::json::Json;
 use crate::store::{Expect, Store, ThreadSnapshot};
 
@@ -85,11 +85,8 @@ impl Host {
                 lock.lock().await
             }
         };
-        if let Some(reply) = self.replied(store, thread, request).await? {
-            return Ok(reply);
-        }
         match self.deliver(store, thread, target, (&command, request), found).await {
-            // Perhaps by this very request, sent to another process at the same time.
+            // Perhaps because of this very request, sent to another process at the same time.
             Err(EngineError::Refused(refused)) => match self.replied(store, thread, request).await? {
                 Some(reply) => Ok(reply),
                 None => Err(EngineError::Refused(refused)),
@@ -131,7 +128,6 @@ impl Host {
             }
             found = Some(Ok(deliveries.clone()));
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
-            session.expire().await;
             let with = With {
                 actor: command.actor.clone(),
                 steer: command.steer.clone(),
@@ -184,7 +180,8 @@ impl Host {
     }
 
     /// Goes on with a run whose process died or was stopped, or whose questions have expired. Delivers no
-    /// answer; where only answers are missing, it says so by returning the pause. Waits for the lease of a process that may have died.
+    /// answer; where only answers are missing, it says so by returning the pause. Waits for the lease of a
+    /// process that may have died.
     pub async fn continue_run(&self, config: RunConfig) -> Result<Execution, EngineError> {
         let (store, thread) = self.durable(&config)?;
         let lock = self.shared.thread_lock(&self.tenant, &thread);
@@ -217,7 +214,6 @@ impl Host {
                 }
             }
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
-            session.expire().await;
             session.accept(Vec::new(), With { request: request.cloned(), ..With::default() }).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
                 return Ok(execution);
@@ -264,12 +260,11 @@ impl Host {
         snapshot: ThreadSnapshot,
     ) -> Result<(Arc<Invocation>, Session), EngineError> {
         let graph = self.shared.graph(&self.tenant, snapshot.run.graph).await?;
-        // An answer must not be used up by a host that cannot do what follows from it.
-        self.can_send(&graph)?;
         let expect = Expect::At { head: snapshot.head, epoch: snapshot.epoch };
         let at = (expect, snapshot.head);
         let invocation = self.invocation(store, thread, graph, at, snapshot.lease.is_some());
-        let session = Session::reopen(invocation.clone(), thread.clone(), snapshot);
+        let mut session = Session::reopen(invocation.clone(), thread.clone(), snapshot);
+        session.expire().await;
         Ok((invocation, session))
     }
 
@@ -439,7 +434,7 @@ fn request(command: &Command, target: Option<&ResumeTarget>) -> Result<Option<Re
 
 /// A caller's text that is stored and shown as one word in a line.
 fn name_of(what: &str, text: &str) -> Result<(), EngineError> {
-    if (1..=255).contains(&text.len()) && !text.chars().any(char::is_control) {
+    if is_line(text) {
         return Ok(());
     }
     let rule = format!("{what} has 1 to 255 bytes without control characters");

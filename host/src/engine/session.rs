@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::channels::Channels;
+use super::host::locked;
 use super::ledger::Lost;
 use super::matching::Delivery;
 use super::plan;
-use super::slot::{Gated, Slot, lock, pending};
+use super::slot::{Gated, Slot, pending};
 use super::task::{Fault, Invocation, TaskOutside, take_journal};
 use super::watch::Watched;
 use crate::model::channel::{Change, INPUT};
@@ -201,7 +202,7 @@ impl Session {
                 text,
                 at: now,
             };
-            super::host::locked(&self.invocation.steered).push(row.clone());
+            locked(&self.invocation.steered).push(row.clone());
             writes.push(Write::Steer(row));
         }
         for Delivery { interrupt, value } in deliveries {
@@ -212,7 +213,7 @@ impl Session {
                 };
                 row.state = InterruptState::Answered(answer.clone());
                 if !row.kind.is_gate() {
-                    lock(&slot.journal).answer(row.entry, row.place, value.clone(), now);
+                    locked(&slot.journal).answer(row.entry, row.place, value.clone(), now);
                 }
                 slot.ready |= slot.is_answered();
             }
@@ -240,7 +241,7 @@ impl Session {
                 };
                 let answer = Answer { value: value.clone(), at: now, by: None };
                 row.state = InterruptState::Answered(answer.clone());
-                lock(&slot.journal).answer(row.entry, row.place, value, now);
+                locked(&slot.journal).answer(row.entry, row.place, value, now);
                 writes.push(Write::Answer { interrupt: row.interrupt, answer });
             }
             if let Some((interrupt, order)) = unanswered {
@@ -433,7 +434,7 @@ impl Session {
                 ),
             ));
         }
-        lock(&slot.journal).rewind();
+        locked(&slot.journal).rewind();
         let context = Context {
             thread_id: invocation.thread.clone(),
             run_id: self.run.run.to_string(),
@@ -478,7 +479,7 @@ impl Session {
         let node_id = slot.row.node.clone();
         let state = match ran.end {
             End::Fault => {
-                let mut fault = invocation.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                let mut fault = locked(&invocation.fault);
                 return Err(Ended::Fault(fault.take().unwrap_or(Fault::Attempt { node: node_id })));
             }
             End::Finished { update, routes } => {
@@ -712,7 +713,7 @@ impl Session {
             if std::mem::take(&mut slot.changed) {
                 writes.push(Write::Task(slot.row.clone()));
             }
-            writes.extend(take_journal(&slot.row, &mut lock(&slot.journal)));
+            writes.extend(take_journal(&slot.row, &mut locked(&slot.journal)));
         }
         writes
     }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use super::host::locked;
 use super::task::host_question;
 use crate::model::checkpoint::{InterruptRow, InterruptState, TaskRow, TaskState};
 use crate::model::ids::{CheckpointId, InterruptId, NodeId, Timestamp};
@@ -57,7 +58,7 @@ impl Slot {
     pub fn is_answered(&self) -> bool {
         self.row.state == TaskState::Paused
             && self.gate().is_none()
-            && lock(&self.journal).waiting().is_none_or(|(_, entry)| entry.is_answered())
+            && locked(&self.journal).waiting().is_none_or(|(_, entry)| entry.is_answered())
     }
 
     /// What a person sees at a gate: what the task was sent, or the update that is held back.
@@ -78,7 +79,7 @@ impl Slot {
         now: Timestamp,
         shown: impl Fn(&NodeId, &str, &str) -> Json,
     ) -> Vec<InterruptRow> {
-        let journal = lock(&self.journal);
+        let journal = locked(&self.journal);
         let question =
             |kind: InterruptKind, order: usize, (entry, place): (usize, usize), payload: Json| InterruptRow {
                 interrupt: InterruptId::derive(
@@ -156,8 +157,4 @@ pub fn pending<'a>(rows: impl Iterator<Item = &'a InterruptRow>) -> Vec<PendingI
             expires_at: row.expires_at,
         })
         .collect()
-}
-
-pub fn lock(journal: &Mutex<Journal>) -> std::sync::MutexGuard<'_, Journal> {
-    journal.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -63,5 +63,5 @@ pub(super) fn bounded(text: &str, limits: &Limits) -> Result<(), EngineError> {
     let what =
         format!("the instruction has {} bytes; at most {limit} are taken (instruction_bytes)", text.len());
     let error = ErrorRecord::limit("instruction_bytes", limit, what);
-    Err(Refused { error, ..Refused::plain(Kind::Limit, "") }.into())
+    Err(Refused::of(error).into())
 }

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::effects::{EffectDesk, EffectFailure, EffectRequest, Unsent, wire_key};
-use super::host::Shared;
+use super::host::{Host, Shared, locked};
 use super::ledger::{Ledger, Lost};
 use super::plan;
 use super::watch::Watched;
@@ -51,6 +51,19 @@ pub struct Invocation {
 }
 
 impl Invocation {
+    pub fn new(host: &Host, thread: String, graph: Arc<CompiledGraph>, ledger: Option<Ledger>) -> Arc<Self> {
+        Arc::new(Self {
+            shared: host.shared.clone(),
+            tenant: host.tenant.clone(),
+            thread,
+            graph,
+            ledger,
+            desk: EffectDesk::default(),
+            steered: Mutex::default(),
+            fault: Mutex::default(),
+        })
+    }
+
     /// How an effect goes out, for a person who is asked about it: its name in the graph, the key that the
     /// service sees, and where to.
     pub fn what_is_sent(&self, node: &NodeId, name: &str, key: &str) -> Json {
@@ -70,7 +83,7 @@ impl Invocation {
     }
 
     pub fn fail(&self, fault: Fault) -> Performed {
-        let mut first = self.fault.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut first = locked(&self.fault);
         first.get_or_insert(fault);
         Performed::Fault
     }
@@ -301,7 +314,7 @@ impl TaskOutside {
             Some(ledger) => ledger.steering(self.row.run).await?,
             None => Vec::new(),
         };
-        let steered = super::host::locked(&self.invocation.steered);
+        let steered = locked(&self.invocation.steered);
         let new = steered.iter().filter(|new| rows.iter().all(|row| row.id != new.id)).cloned();
         rows.extend(new.collect::<Vec<_>>());
         let mine = rows.into_iter().filter(|row| row.task.is_none_or(|task| task == self.row.task));
@@ -324,7 +337,7 @@ impl TaskOutside {
     }
 
     fn journal(&self) -> std::sync::MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        locked(&self.journal)
     }
 
     fn take_journal(&self) -> Vec<Write> {
@@ -338,12 +351,9 @@ impl TaskOutside {
     fn unsent(&self, effect: &str, unsent: Unsent) -> Performed {
         match unsent {
             Unsent::Egress(why) => self.known(EffectOutcome::Denied(why)),
-            Unsent::NoHandler | Unsent::Panicked => Performed::Refused(ErrorRecord::new(
-                Kind::Denied,
-                format!(
-                    "effect {effect}: the graph gives it no http and this host registered no handler of that name"
-                ),
-            )),
+            unsent => {
+                Performed::Refused(ErrorRecord::new(Kind::Denied, format!("effect {effect}: {unsent}")))
+            }
         }
     }
 

@@ -140,6 +140,11 @@ macro_rules! name {
     };
 }
 
+/// What a caller may name something by, and is shown in a line.
+pub fn is_line(text: &str) -> bool {
+    (1..=255).contains(&text.len()) && !text.chars().any(char::is_control)
+}
+
 fn is_word(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
@@ -160,7 +165,7 @@ name!(
 name!(
     /// One durable line of state, named by the caller.
     ThreadId, "thread id", "1 to 255 bytes without control characters",
-    |t| (1..=255).contains(&t.len()) && !t.chars().any(char::is_control)
+    is_line
 );
 name!(
     /// Whose component, graph, thread, quota it is.

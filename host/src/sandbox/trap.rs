@@ -16,7 +16,11 @@ const FRAME_BYTES_MAX: usize = 200;
 const PANIC_BYTES_MAX: usize = 500;
 
 pub(super) fn end(error: wasmtime::Error, guest: &Guest) -> End {
-    let frames = frames(&error);
+    // A pause is the common end, and nobody looks at where in the node it was.
+    let frames = match error.downcast_ref::<Stop>() {
+        Some(Stop::Paused) => Vec::new(),
+        _ => frames(&error),
+    };
     let stop = match error.downcast::<Stop>() {
         Ok(stop) => stop,
         Err(error) => stop_of(&error, &guest.limits),
