@@ -73,6 +73,9 @@ CREATE TABLE runs (
     parent_task BLOB,
     graph       BLOB    NOT NULL,
     namespace   TEXT    NOT NULL,    -- JSON: the path of subgraph nodes from the root
+    agent       TEXT,                -- the sub-agent that the parent's graph names here
+    given       TEXT    NOT NULL,    -- JSON: of a child run, its input: channel to version
+    head        BLOB,                -- of a child run, its latest checkpoint; a root run's is its thread's head
     gates       TEXT    NOT NULL,    -- JSON: the nodes that this run stops at, beside those of its graph
     status      TEXT    NOT NULL
         CHECK (status IN ('running', 'completed', 'interrupted', 'failed', 'diverged', 'cancelled')),
@@ -132,9 +135,11 @@ CREATE TABLE tasks (
     boundary   BLOB    NOT NULL,     -- the checkpoint whose plan it stands in,
     place      INTEGER NOT NULL,     -- and where
     node       TEXT    NOT NULL,
-    component  BLOB    NOT NULL,
+    component  BLOB    NOT NULL,     -- what it runs: a component's digest, or a subgraph's
+    child      BLOB,                 -- the child run, once a subgraph's is started
     attempts   INTEGER NOT NULL,
-    generation INTEGER NOT NULL,
+    generation INTEGER NOT NULL,     -- grows whenever it is begun anew
+    failures   INTEGER NOT NULL,     -- that may pass, since a person last said to try again
     state      TEXT    NOT NULL CHECK (state IN ('started', 'paused', 'finished', 'failed')),
     outcome    TEXT,                 -- JSON: finished: the held update and the routes; failed: the error
     PRIMARY KEY (tenant, task),
@@ -155,13 +160,16 @@ CREATE TABLE journal (
     -- 'known'     `reply` is the effect's outcome, as the guest saw it. It also stands in `effects`, under
     --             a scope that this row does not know; outcomes are small, and a copy keeps each reader
     --             of a journal independent of graphs.
+    -- 'retryable' likewise, of an effect that failed and may be sent again by another attempt
     -- 'steering'  `reply` is the instructions that the guest was given
-    reply_kind TEXT    NOT NULL CHECK (reply_kind IN ('answers', 'begun', 'asked', 'known', 'steering')),
+    -- 'attempt'   no call: another attempt begins here, at this time
+    reply_kind TEXT    NOT NULL
+        CHECK (reply_kind IN ('answers', 'begun', 'asked', 'known', 'retryable', 'steering', 'attempt')),
     reply      TEXT,
     at         INTEGER NOT NULL,     -- of 'answers' and 'asked', the latest answer's time counts if later
     PRIMARY KEY (tenant, task, entry),
     FOREIGN KEY (tenant, task) REFERENCES tasks (tenant, task) ON DELETE CASCADE,
-    CHECK ((reply IS NULL) = (reply_kind IN ('answers', 'begun')))
+    CHECK ((reply IS NULL) = (reply_kind IN ('answers', 'begun', 'attempt')))
 ) STRICT;
 
 -- Questions, and what became of each. An answer is given once: only a pending row takes one.
@@ -186,19 +194,19 @@ CREATE TABLE interrupts (
     default_answer TEXT,             -- JSON
     state          TEXT    NOT NULL CHECK (state IN ('pending', 'answered', 'withdrawn')),
     settled_at     INTEGER,          -- when it was answered or withdrawn
+    settled_by     TEXT,             -- who answered or withdrew it
     answer         TEXT,             -- JSON
-    answered_by    TEXT,
-    reason         TEXT,             -- why it was withdrawn
+    reason         TEXT,             -- why it was withdrawn, or what an answer to something else came with
     UNIQUE (tenant, interrupt),
     FOREIGN KEY (tenant, task) REFERENCES tasks (tenant, task) ON DELETE CASCADE,
     CHECK ((state = 'pending') = (settled_at IS NULL)),
     CHECK ((state = 'answered') = (answer IS NOT NULL)),
-    CHECK (state = 'answered' OR answered_by IS NULL),
-    CHECK ((state = 'withdrawn') = (reason IS NOT NULL))
+    CHECK (state <> 'pending' OR (settled_by IS NULL AND reason IS NULL)),
+    CHECK (state <> 'withdrawn' OR reason IS NOT NULL)
 ) STRICT;
 
 CREATE INDEX interrupts_by_task ON interrupts (tenant, task, entry, place);
-CREATE INDEX interrupts_pending ON interrupts (thread, boundary) WHERE state = 'pending';
+CREATE INDEX interrupts_pending ON interrupts (thread) WHERE state = 'pending';
 
 -- What people added beside their answers, or to a live run; never an answer, and recorded apart from them.
 CREATE TABLE steering (

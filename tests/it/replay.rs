@@ -233,7 +233,7 @@ async fn i73_a_run_resumes_on_the_component_that_it_began_with() {
         let (_, task) = host.store().unwrap().task(&TenantId::default(), task).await.unwrap().unwrap();
         components.push(task.component);
     }
-    let digest = |graph: &holdpoint::Graph| graph.compiled().nodes.values().next().unwrap().component;
+    let digest = |graph: &holdpoint::Graph| graph.compiled().nodes.values().next().unwrap().work.digest();
     assert_eq!(components, [digest(&first), digest(&second)]);
 }
 

@@ -21,7 +21,7 @@ async fn i38_an_instruction_with_an_answer_is_not_part_of_it() {
     // Two records.
     let host = world.host().await;
     let store = host.store().unwrap();
-    let rows = store.steering(&TenantId::default(), &"t".parse().unwrap(), asked.run_path[0]).await.unwrap();
+    let rows = store.steering(&TenantId::default(), &"t".parse().unwrap(), &asked.run_path).await.unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].actor.as_str(), rows[0].text.as_str()), ("maria", "be brief"));
     assert_eq!((rows[0].interrupt, rows[0].task), (Some(asked.interrupt.id), Some(asked.interrupt.task_id)));

@@ -11,7 +11,7 @@ use super::plan;
 use super::resume::{RACES_MAX, too_many_races};
 use super::session::Session;
 use super::task::Invocation;
-use crate::model::checkpoint::Gates;
+use crate::model::checkpoint::{Gates, Version};
 use crate::model::command::{Command, ResumeTarget, RunConfig};
 use crate::model::compile::CompiledGraph;
 use crate::model::error::{Kind, Refused};
@@ -75,11 +75,10 @@ impl Graph {
             };
             let has_owner = before.as_ref().is_some_and(|before| before.lease.is_some());
             let head = before.as_ref().map_or(ids.1, |before| before.head);
-            let invocation =
-                self.host.invocation(&store, &thread, self.compiled.clone(), (expect, head), has_owner);
-            let named = Some(thread.clone());
+            let known = (secret, before.as_ref().map_or(0, |before| before.version));
+            let invocation = self.host.invocation(&store, &thread, known, (expect, head), has_owner);
             let (before, input) = (before.as_ref(), (input.clone(), gates.clone()));
-            let started = Session::start(invocation.clone(), named, secret, before, ids, input).await;
+            let started = Session::start(invocation.clone(), self.compiled.clone(), before, ids, input).await;
             if let Some(execution) = self.host.drive(&invocation, started).await? {
                 return Ok(execution);
             }
@@ -124,6 +123,11 @@ impl Graph {
         self.host.continue_run(config).await
     }
 
+    /// Tries again what failed on a thread, and only that.
+    pub async fn retry(&self, config: RunConfig) -> Result<Execution, EngineError> {
+        self.host.retry(config).await
+    }
+
     /// A thread's channels, as of its latest boundary.
     pub async fn state(&self, config: RunConfig) -> Result<Value, EngineError> {
         self.host.state(config).await
@@ -137,9 +141,9 @@ impl Host {
         graph: &Arc<CompiledGraph>,
         input: (Vec<(ChannelName, Json)>, Gates),
     ) -> Result<Execution, EngineError> {
-        let invocation = Invocation::new(self, String::new(), graph.clone(), None);
+        let invocation = Invocation::new(self, None, (rand_secret(), 0), None);
         let ids = (RunId::fresh(), CheckpointId::fresh());
-        let started = Session::start(invocation.clone(), None, rand_secret(), None, ids, input).await;
+        let started = Session::start(invocation.clone(), graph.clone(), None, ids, input).await;
         // Without a thread there is nobody to race with.
         self.drive(&invocation, started).await?.ok_or_else(too_many_races)
     }
@@ -148,7 +152,7 @@ impl Host {
         &self,
         store: &Store,
         thread: &ThreadId,
-        graph: Arc<CompiledGraph>,
+        known: ([u8; 32], Version),
         at: (Expect, CheckpointId),
         has_owner: bool,
     ) -> Arc<Invocation> {
@@ -160,7 +164,7 @@ impl Host {
             at,
             has_owner,
         );
-        Invocation::new(self, thread.to_string(), graph, Some(ledger))
+        Invocation::new(self, Some(thread.clone()), known, Some(ledger))
     }
 
     pub(super) fn thread_named(&self, config: &RunConfig) -> Result<Option<ThreadId>, EngineError> {

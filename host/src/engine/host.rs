@@ -5,6 +5,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::clock::Clock;
@@ -13,7 +14,7 @@ use super::error::EngineError;
 use super::graph::Graph;
 use super::http::Egress;
 use super::watch::{Watched, Watcher};
-use crate::model::compile::{CompiledGraph, NodeInfo};
+use crate::model::compile::{CompileError, CompiledGraph, NodeInfo};
 use crate::model::error::{Kind, Refused};
 use crate::model::graph::GraphSpec;
 use crate::model::ids::{Digest, TenantId, ThreadId};
@@ -61,6 +62,7 @@ pub struct Shared {
     pub owner: OwnerId,
     watcher: Option<Watcher>,
     stop: tokio::sync::watch::Sender<bool>,
+    called_off: tokio::sync::broadcast::Sender<(TenantId, ThreadId)>,
     threads: Mutex<ThreadLocks>,
     graphs: Mutex<HashMap<Digest, Arc<CompiledGraph>>>,
     infos: Mutex<HashMap<Digest, NodeInfo>>,
@@ -159,6 +161,7 @@ impl HostBuilder {
             owner: OwnerId(uuid::Uuid::now_v7().as_u128()),
             watcher: self.watcher,
             stop: tokio::sync::watch::Sender::new(false),
+            called_off: tokio::sync::broadcast::Sender::new(64),
             threads: Mutex::default(),
             graphs: Mutex::default(),
             infos: Mutex::default(),
@@ -222,22 +225,68 @@ impl Host {
         Ok(Installed { digest, info, bytes: size })
     }
 
-    /// Checks a graph, installs its components and pins it to them.
+    /// Checks a graph, installs its components and compiles its subgraphs, and pins it to them.
     pub async fn compile(&self, spec: &GraphSpec) -> Result<Graph, EngineError> {
-        let mut components = BTreeMap::new();
+        self.compile_below(spec, 0).await
+    }
+
+    fn compile_below<'a>(
+        &'a self,
+        spec: &'a GraphSpec,
+        depth: u32,
+    ) -> BoxFuture<'a, Result<Graph, EngineError>> {
+        Box::pin(self.compile_at(spec, depth))
+    }
+
+    async fn compile_at(&self, spec: &GraphSpec, depth: u32) -> Result<Graph, EngineError> {
+        let (mut components, mut subgraphs, mut withheld_below) =
+            (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for (name, node) in &spec.nodes {
-            let Some(component) = &node.component else { continue };
-            let installed = self.resolve(name, component).await?;
-            components.insert(name.clone(), installed);
+            if let Some(component) = &node.component {
+                let installed = self.resolve(name, component).await?;
+                components.insert(name.clone(), installed);
+            }
+            if let Some(graph) = &node.graph {
+                let graph = self.subgraph(&spec.name, name, graph, depth).await?;
+                withheld_below.extend(graph.withheld.iter().map(|what| format!("nodes.{name}: {what}")));
+                subgraphs.insert(name.clone(), (graph.digest(), graph.compiled));
+            }
         }
-        let compiled = CompiledGraph::compile(spec, &components)?;
+        let compiled = CompiledGraph::compile(spec, &components, &subgraphs)?;
         self.shared.can_send(&compiled)?;
-        let withheld = withheld(&compiled, &components);
+        let mut withheld = withheld(&compiled, &components);
+        withheld.extend(withheld_below);
         if let Some(store) = &self.shared.store {
             store.put_graph(&self.tenant, &compiled, self.shared.clock.now()).await?;
         }
         let compiled = self.shared.keep_graph(compiled.digest(), compiled);
         Ok(Graph { host: self.clone(), compiled, withheld })
+    }
+
+    /// The graph of a subgraph node: from its file, or one that is kept.
+    async fn subgraph(&self, of: &str, node: &str, graph: &str, depth: u32) -> Result<Graph, EngineError> {
+        let at = format!("nodes.{node}.graph");
+        if graph.starts_with("sha256:") {
+            let invalid = |error| Refused::plain(Kind::Invalid, format!("{at}: {error}"));
+            let digest: Digest = graph.parse().map_err(invalid)?;
+            let compiled = self.shared.graph(&self.tenant, digest).await?;
+            return Ok(Graph { host: self.clone(), compiled, withheld: Vec::new() });
+        }
+        let limit = self.shared.limits.subgraph_depth;
+        if depth >= limit {
+            let what = format!(
+                "{graph} would be a subgraph {limit} levels deep; {limit} are the most (subgraph_depth); does a \
+                 graph contain itself?"
+            );
+            return Err(CompileError { graph: of.to_owned(), at, what }.into());
+        }
+        let path = PathBuf::from(graph);
+        let read = tokio::task::spawn_blocking(move || GraphSpec::from_file(&path)).await;
+        let spec = match read {
+            Ok(read) => read?,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        };
+        self.compile_below(&spec, depth + 1).await
     }
 
     async fn resolve(&self, node: &str, component: &str) -> Result<(Digest, NodeInfo), EngineError> {
@@ -327,6 +376,26 @@ impl Shared {
             if stop.wait_for(|stop| *stop).await.is_err() {
                 std::future::pending().await
             }
+        }
+    }
+
+    /// Tells an invocation of this process that its thread is no longer its own.
+    pub fn called_off(&self, tenant: &TenantId, thread: &ThreadId) {
+        // Nobody may be listening.
+        self.called_off.send((tenant.clone(), thread.clone())).ok();
+    }
+
+    /// Ends when this thread's run is called off in this process, or might have been.
+    pub fn when_called_off(
+        &self,
+        tenant: &TenantId,
+        thread: Option<&ThreadId>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let mut heard = self.called_off.subscribe();
+        let of = thread.map(|thread| (tenant.clone(), thread.clone()));
+        async move {
+            let Some(of) = of else { return std::future::pending().await };
+            while heard.recv().await.is_ok_and(|which| which != of) {}
         }
     }
 

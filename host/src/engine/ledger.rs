@@ -151,9 +151,9 @@ impl Ledger {
         self.store.effect(&self.tenant, &self.thread, scope).await.map_err(Lost::Store)
     }
 
-    /// All durable instructions of a run, oldest first.
-    pub async fn steering(&self, run: RunId) -> Result<Vec<SteeringRow>, Lost> {
-        self.store.steering(&self.tenant, &self.thread, run).await.map_err(Lost::Store)
+    /// All durable instructions of these runs, oldest first.
+    pub async fn steering(&self, runs: &[RunId]) -> Result<Vec<SteeringRow>, Lost> {
+        self.store.steering(&self.tenant, &self.thread, runs).await.map_err(Lost::Store)
     }
 
     /// Values of channels at these versions.

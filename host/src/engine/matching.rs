@@ -3,10 +3,11 @@
 
 use serde_json::Value;
 
-use crate::model::checkpoint::{InterruptRow, InterruptState};
-use crate::model::command::{Resume, ResumeTarget};
+use super::tree::Asked;
+use crate::model::checkpoint::InterruptRow;
+use crate::model::command::{PendingChildren, Resume, ResumeTarget};
 use crate::model::error::{ErrorRecord, Kind};
-use crate::model::ids::InterruptId;
+use crate::model::ids::{InterruptId, RunId, TaskId};
 use crate::model::json::Json;
 use crate::model::limits::Limits;
 use crate::model::schema::AnswerSchema;
@@ -32,10 +33,10 @@ impl NoMatch {
     }
 }
 
-/// `interrupts`: all of the boundary, in any state. `target`: its run is already known to be the
-/// thread's latest.
+/// `interrupts`: all of the tree's boundaries, in any state. `target`: its run is already known to be in
+/// that tree.
 pub fn matching(
-    interrupts: &[InterruptRow],
+    interrupts: &[Asked<'_>],
     target: Option<&ResumeTarget>,
     resume: &Resume,
     limits: &Limits,
@@ -43,8 +44,11 @@ pub fn matching(
     if let Some(id) = target.and_then(|target| target.interrupt_id) {
         pending(interrupts, id)?;
     }
-    let fits: Vec<&InterruptRow> =
-        interrupts.iter().filter(|row| row.state == InterruptState::Pending && within(row, target)).collect();
+    let fits: Vec<&InterruptRow> = interrupts
+        .iter()
+        .filter(|asked| asked.is_pending() && within(asked, target))
+        .map(|asked| asked.row)
+        .collect();
     let deliveries = match resume {
         Resume::Value(value) => vec![(the_question(&fits, target)?, value)],
         Resume::Answers(answers) => {
@@ -56,14 +60,14 @@ pub fn matching(
             }
             let mut deliveries = Vec::new();
             for (&id, value) in answers {
-                let row = pending(interrupts, id)?;
-                if !within(row, target) {
+                let asked = pending(interrupts, id)?;
+                if !within(asked, target) {
                     return Err(NoMatch::other(
                         Kind::NotPending,
                         format!("interrupt {id} is pending, but not within the target"),
                     ));
                 }
-                deliveries.push((row, value));
+                deliveries.push((asked.row, value));
             }
             deliveries
         }
@@ -77,29 +81,75 @@ pub fn matching(
 }
 
 /// What was matched before somebody else changed the thread, if all of it still waits.
-pub fn still_pending(
-    interrupts: &[InterruptRow],
-    deliveries: Vec<Delivery>,
-) -> Result<Vec<Delivery>, NoMatch> {
+pub fn still_pending(interrupts: &[Asked<'_>], deliveries: Vec<Delivery>) -> Result<Vec<Delivery>, NoMatch> {
     for delivery in &deliveries {
         pending(interrupts, delivery.interrupt)?;
     }
     Ok(deliveries)
 }
 
-fn within(row: &InterruptRow, target: Option<&ResumeTarget>) -> bool {
+/// What becomes of the questions in children of the runs that are answered: answers to them, or the tasks
+/// whose child runs are called off.
+pub fn children(
+    interrupts: &[Asked<'_>],
+    deliveries: &[Delivery],
+    policy: &PendingChildren,
+    limits: &Limits,
+) -> Result<(Vec<Delivery>, Vec<TaskId>), NoMatch> {
+    if *policy == PendingChildren::Leave {
+        return Ok(Default::default());
+    }
+    let is_answered = |asked: &&Asked<'_>| deliveries.iter().any(|d| d.interrupt == asked.row.interrupt);
+    let runs: Vec<RunId> = interrupts.iter().filter(is_answered).map(|asked| asked.run.run).collect();
+    let below = |asked: &&Asked<'_>| {
+        asked.is_pending()
+            && !is_answered(asked)
+            && runs.iter().any(|&run| run != asked.run.run && asked.run_path.contains(&run))
+    };
+    let waiting: Vec<&Asked<'_>> = interrupts.iter().filter(below).collect();
+    match policy {
+        PendingChildren::Leave => Ok(Default::default()),
+        PendingChildren::Refuse if waiting.is_empty() => Ok(Default::default()),
+        PendingChildren::Refuse => {
+            let rows: Vec<&InterruptRow> = waiting.iter().map(|asked| asked.row).collect();
+            let what = format!(
+                "child runs still wait: {}; answer those first, or say what becomes of them (leave, cancel, resolve)",
+                listed(&rows)
+            );
+            Err(NoMatch::other(Kind::Busy, what))
+        }
+        PendingChildren::Resolve(value) => {
+            let resolved = waiting.iter().map(|asked| deliver(asked.row, value, limits));
+            Ok((resolved.collect::<Result<_, _>>()?, Vec::new()))
+        }
+        PendingChildren::Cancel => {
+            let mut tasks: Vec<TaskId> = waiting
+                .iter()
+                .filter_map(|asked| {
+                    // The child of a run that is answered, which may be above the one that asks.
+                    let at = asked.run_path.iter().rposition(|run| runs.contains(run))?;
+                    asked.run_tasks.get(at).copied()
+                })
+                .collect();
+            tasks.dedup();
+            Ok((Vec::new(), tasks))
+        }
+    }
+}
+
+fn within(asked: &Asked<'_>, target: Option<&ResumeTarget>) -> bool {
     target.is_none_or(|target| {
-        target.task_id.is_none_or(|task| task == row.task)
-            && target.interrupt_id.is_none_or(|id| id == row.interrupt)
-            // Every task of this version runs in the root graph, whose namespace is empty.
-            && target.namespace.is_empty()
+        asked.run_path.contains(&target.run_id)
+            && target.task_id.is_none_or(|task| task == asked.row.task)
+            && target.interrupt_id.is_none_or(|id| id == asked.row.interrupt)
+            && asked.run.namespace.starts_with(&target.namespace)
     })
 }
 
-fn pending(interrupts: &[InterruptRow], id: InterruptId) -> Result<&InterruptRow, NoMatch> {
+fn pending<'a, 'b>(interrupts: &'b [Asked<'a>], id: InterruptId) -> Result<&'b Asked<'a>, NoMatch> {
     interrupts
         .iter()
-        .find(|row| row.interrupt == id && row.state == InterruptState::Pending)
+        .find(|asked| asked.row.interrupt == id && asked.is_pending())
         .ok_or(NoMatch::NotPending(id))
 }
 
@@ -183,7 +233,8 @@ fn deliver(row: &InterruptRow, value: &Value, limits: &Limits) -> Result<Deliver
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::checkpoint::Answer;
+    use crate::model::RunStatus;
+    use crate::model::checkpoint::{Answer, InterruptState, RunRow};
     use crate::model::ids::{CheckpointId, NodeId, RunId, TaskId, Timestamp};
     use crate::model::interrupt::InterruptKind;
     use serde_json::json;
@@ -210,8 +261,25 @@ mod tests {
         }
     }
 
+    fn run() -> RunRow {
+        RunRow {
+            run: RunId(Uuid::from_u128(100)),
+            parent: None,
+            graph: crate::model::Digest([0; 32]),
+            namespace: Vec::new(),
+            agent: None,
+            given: Default::default(),
+            head: None,
+            gates: Default::default(),
+            status: RunStatus::Interrupted,
+            error: None,
+            created_at: Timestamp(0),
+            ended_at: None,
+        }
+    }
+
     fn answered(n: u128) -> InterruptRow {
-        let answer = Answer { value: Json::null(), at: Timestamp(1), by: None };
+        let answer = Answer { value: Json::null(), at: Timestamp(1), by: None, reason: None };
         InterruptRow { state: InterruptState::Answered(answer), ..row(n) }
     }
 
@@ -225,7 +293,10 @@ mod tests {
         resume: Resume,
         right: Result<&[(u128, &str)], &str>,
     ) {
-        let got = matching(rows, target.as_ref(), &resume, &Limits::default());
+        let root = run();
+        let asked = |row| Asked { row, run: &root, run_path: vec![root.run], run_tasks: vec![] };
+        let asked: Vec<Asked<'_>> = rows.iter().map(asked).collect();
+        let got = matching(&asked, target.as_ref(), &resume, &Limits::default());
         let got = got
             .map(|deliveries| {
                 deliveries

@@ -122,7 +122,7 @@ pub fn accept(
             },
         })
         .collect::<Result<_, ErrorRecord>>()?;
-    Ok(Finish { update: channels, routes })
+    Ok(Finish { update: channels, routes, error: None })
 }
 
 /// The error for a name that a node may not use.
@@ -186,13 +186,15 @@ mod tests {
     fn graph(nodes: &str, edges: &[&str]) -> CompiledGraph {
         let names = |list: &str, by: char| list.split(by).map(id).collect::<Vec<_>>();
         let node = CompiledNode {
-            component: Digest([0; 32]),
+            work: crate::model::compile::Work::Component(Digest([0; 32])),
             reads: BTreeMap::new(),
             writes: [("out".to_owned(), ChannelName::parse("total").unwrap())].into(),
             routes: [("b".to_owned(), Some(id("b"))), ("stop".to_owned(), None)].into(),
             effects: BTreeMap::new(),
             interrupt_before: false,
             interrupt_after: false,
+            retry: None,
+            on_error: None,
         };
         CompiledGraph {
             name: "g".into(),
@@ -234,6 +236,7 @@ mod tests {
         assert_eq!(names(&next(&graph, &plan(&["a", "b"]), &[&none, &none])), ["c", "d"]);
         let sends = Finish {
             update: vec![],
+            error: None,
             routes: vec![
                 Routed::Send(id("c"), json("1")),
                 Routed::Send(id("c"), json("1")),
@@ -246,7 +249,7 @@ mod tests {
     #[test]
     fn routes_replace_edges_for_that_activation() {
         let graph = graph("a b c", &["a>c"]);
-        let end = Finish { update: vec![], routes: vec![Routed::Go(None)] };
+        let end = Finish { routes: vec![Routed::Go(None)], ..Finish::default() };
         assert!(next(&graph, &plan(&["a"]), &[&end]).tasks.is_empty());
     }
 

@@ -1,6 +1,5 @@
 //! What enters a thread after its start: answers, and a word to go on.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,15 +9,15 @@ use super::error::EngineError;
 use super::graph::busy;
 use super::host::{Host, LEASE_MS_MAX};
 use super::ledger::Lost;
-use super::matching::{Delivery, NoMatch, matching, still_pending};
-use super::session::{Ended, Request, Session, With};
-use super::slot::pending;
+use super::matching::{Delivery, NoMatch, children, matching, still_pending};
+use super::session::{Brought, Ended, Request, Session};
 use super::task::{Fault, Invocation};
-use crate::model::checkpoint::{InterruptRow, InterruptState};
-use crate::model::command::{Command, Resume, ResumeTarget, RunConfig};
+use super::tree::{self, Asked};
+use crate::model::checkpoint::{InterruptRow, InterruptState, Withdrawal};
+use crate::model::command::{Command, PendingChildren, Resume, ResumeTarget, RunConfig};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{Digest, InterruptId, ThreadId, Timestamp, is_line};
+use crate::model::ids::{Digest, InterruptId, RunId, ThreadId, Timestamp, is_line};
 use crate::model::json::Json;
 use crate::store::{Expect, Store, ThreadSnapshot};
 
@@ -39,15 +38,20 @@ impl Host {
         target: ResumeTarget,
         command: Command,
     ) -> Result<Execution, EngineError> {
+        let (store, thread) = self.thread_of(target.run_id).await?;
+        self.answer(&store, &thread, Some(target), command).await
+    }
+
+    /// The thread of a run.
+    pub(super) async fn thread_of(&self, run: RunId) -> Result<(Store, ThreadId), EngineError> {
         let store = self.durable_store()?;
-        let Some((thread, _)) = store.run(&self.tenant, target.run_id).await? else {
+        let Some((thread, _)) = store.run(&self.tenant, run).await? else {
             let message = format!(
-                "there is no run {} in this database; `holdpoint pending` shows what waits, and in which run",
-                target.run_id
+                "there is no run {run} in this database; `holdpoint pending` shows what waits, and in which run"
             );
             return Err(Refused::plain(Kind::NotFound, message).into());
         };
-        self.answer(&store, &thread, Some(target), command).await
+        Ok((store, thread))
     }
 
     async fn answer(
@@ -74,7 +78,8 @@ impl Host {
             Err(_) => {
                 let snapshot = self.load(store, thread).await?;
                 let limits = &self.shared.limits;
-                let first = matching(&snapshot.interrupts, target.as_ref(), &command.resume, limits);
+                let open = open_at(&snapshot, self.shared.clock.now());
+                let first = matching(&open, target.as_ref(), &command.resume, limits);
                 match first {
                     // A request that names itself may be at work right now: that is seen when it is done.
                     Err(no_match) if command.request_id.is_none() => {
@@ -111,14 +116,19 @@ impl Host {
                 return Ok(reply);
             }
             self.expect(&snapshot, &target, command)?;
-            let rows = &open_at(&snapshot.interrupts, self.shared.clock.now());
+            let open = open_at(&snapshot, self.shared.clock.now());
             let limits = &self.shared.limits;
             let matched = match found {
-                None => matching(rows, target.as_ref(), &command.resume, limits),
-                Some(found) => found.and_then(|deliveries| still_pending(rows, deliveries)),
+                None => matching(&open, target.as_ref(), &command.resume, limits),
+                Some(found) => found.and_then(|deliveries| still_pending(&open, deliveries)),
             };
-            let deliveries = match matched {
-                Ok(deliveries) => deliveries,
+            let matched = matched.and_then(|deliveries| {
+                let along = children(&open, &deliveries, &command.pending_children, limits)?;
+                Ok((deliveries, along))
+            });
+            drop(open);
+            let (deliveries, (resolved, cancelled)) = match matched {
+                Ok(matched) => matched,
                 Err(no_match) => {
                     return Err(self.unmatched(store, thread, &snapshot, no_match).await?.into());
                 }
@@ -128,12 +138,15 @@ impl Host {
             }
             found = Some(Ok(deliveries.clone()));
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
-            let with = With {
+            let brought = Brought {
+                deliveries,
+                resolved,
+                cancelled,
                 actor: command.actor.clone(),
                 steer: command.steer.clone(),
                 request: request.cloned(),
             };
-            session.accept(deliveries, with).await;
+            session.accept(brought).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
                 return Ok(execution);
             }
@@ -201,20 +214,21 @@ impl Host {
             let now = self.shared.clock.now();
             match snapshot.status {
                 RunStatus::Running => {}
-                RunStatus::Interrupted if snapshot.interrupts.iter().any(|row| row.is_due(now)) => {}
+                RunStatus::Interrupted
+                    if tree::asked(&snapshot.root).iter().any(|asked| asked.row.is_due(now)) => {}
                 RunStatus::Interrupted => return Ok(shown(thread, &snapshot)),
                 _ if request.is_some() => return Ok(shown(thread, &snapshot)),
                 status => {
                     let message = format!(
                         "run {} on thread {thread} is {}; only a run that was broken off can be continued",
-                        snapshot.run.run,
+                        snapshot.root.run.run,
                         status.as_str()
                     );
                     return Err(refused(&snapshot, Kind::NotPending, message).into());
                 }
             }
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
-            session.accept(Vec::new(), With { request: request.cloned(), ..With::default() }).await;
+            session.accept(Brought { request: request.cloned(), ..Brought::default() }).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
                 return Ok(execution);
             }
@@ -246,7 +260,7 @@ impl Host {
     pub async fn state(&self, config: RunConfig) -> Result<Value, EngineError> {
         let (store, thread) = self.durable(&config)?;
         let snapshot = self.load(&store, &thread).await?;
-        let versions: Vec<_> = snapshot.checkpoint.channels.into_iter().collect();
+        let versions: Vec<_> = snapshot.root.checkpoint.channels.into_iter().collect();
         let values = store.values(&self.tenant, &thread, &versions).await?;
         let state: Map<String, Value> =
             versions.iter().zip(values).map(|((name, _), value)| (name.to_string(), value.value())).collect();
@@ -259,11 +273,11 @@ impl Host {
         thread: &ThreadId,
         snapshot: ThreadSnapshot,
     ) -> Result<(Arc<Invocation>, Session), EngineError> {
-        let graph = self.shared.graph(&self.tenant, snapshot.run.graph).await?;
         let expect = Expect::At { head: snapshot.head, epoch: snapshot.epoch };
         let at = (expect, snapshot.head);
-        let invocation = self.invocation(store, thread, graph, at, snapshot.lease.is_some());
-        let mut session = Session::reopen(invocation.clone(), thread.clone(), snapshot);
+        let known = (snapshot.secret, snapshot.version);
+        let invocation = self.invocation(store, thread, known, at, snapshot.lease.is_some());
+        let mut session = Session::reopen(invocation.clone(), snapshot).await?;
         session.expire().await;
         Ok((invocation, session))
     }
@@ -295,12 +309,56 @@ impl Host {
                     None => false,
                 };
                 if held {
+                    if let Some(execution) = self.called_off(invocation).await? {
+                        return Ok(Some(execution));
+                    }
                     let what = "another process took this thread over while it was being run here";
                     return Err(Refused::plain(Kind::Busy, what).into());
                 }
                 Ok(None)
             }
         }
+    }
+
+    /// How the thread stands, if that is because its run was called off.
+    async fn called_off(&self, invocation: &Invocation) -> Result<Option<Execution>, EngineError> {
+        let (Some(store), Some(thread)) = (&self.shared.store, &invocation.thread) else {
+            return Ok(None);
+        };
+        let snapshot = self.load(store, thread).await?;
+        Ok((snapshot.status == RunStatus::Cancelled).then(|| shown(thread, &snapshot)))
+    }
+
+    /// Tries again what failed for good on a thread, here and in child runs, and only that. Answers, effects
+    /// that are done, and what is pending stay as they are.
+    pub async fn retry(&self, config: RunConfig) -> Result<Execution, EngineError> {
+        let (store, thread) = self.durable(&config)?;
+        let lock = self.shared.thread_lock(&self.tenant, &thread);
+        let Ok(_only) = lock.try_lock() else {
+            return Err(busy(&thread, None).into());
+        };
+        for _ in 0..RACES_MAX {
+            let snapshot = self.load(&store, &thread).await?;
+            let nothing = |snapshot: &ThreadSnapshot| {
+                let (run, status) = (snapshot.root.run.run, snapshot.status.as_str());
+                let what = format!("run {run} on thread {thread} is {status}; nothing in it has failed");
+                refused(snapshot, Kind::NotPending, what)
+            };
+            match snapshot.status {
+                RunStatus::Failed | RunStatus::Diverged | RunStatus::Interrupted => {}
+                RunStatus::Running => return Err(busy(&thread, Some(&snapshot)).into()),
+                RunStatus::Completed | RunStatus::Cancelled => return Err(nothing(&snapshot).into()),
+            }
+            let before = snapshot.clone();
+            let (invocation, mut session) = self.reopen(&store, &thread, snapshot).await?;
+            if !session.retry().await {
+                return Err(nothing(&before).into());
+            }
+            if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
+                return Ok(execution);
+            }
+        }
+        Err(too_many_races())
     }
 
     fn expect(
@@ -310,10 +368,10 @@ impl Host {
         command: &Command,
     ) -> Result<(), EngineError> {
         if let Some(target) = target
-            && target.run_id != snapshot.run.run
+            && tree::find(&snapshot.root, target.run_id).is_none()
         {
-            let message =
-                format!("run {} is over; the thread's latest is {}", target.run_id, snapshot.run.run);
+            let latest = snapshot.root.run.run;
+            let message = format!("run {} is over; the thread's latest is {latest}", target.run_id);
             return Err(refused(snapshot, Kind::Stale, message).into());
         }
         match command.expect_checkpoint {
@@ -342,7 +400,7 @@ impl Host {
                 if error.kind == Kind::NotPending && status != RunStatus::Interrupted {
                     // Nothing is asked here at all: say how the run stands as well.
                     error.message =
-                        format!("run {} is {}: {}", snapshot.run.run, status.as_str(), error.message);
+                        format!("run {} is {}: {}", snapshot.root.run.run, status.as_str(), error.message);
                 }
                 error
             }
@@ -361,7 +419,9 @@ impl Host {
         snapshot: &ThreadSnapshot,
         id: InterruptId,
     ) -> Result<(Kind, String), EngineError> {
-        let here = snapshot.interrupts.iter().find(|row| row.interrupt == id).cloned();
+        let asked = tree::asked(&snapshot.root);
+        let here = asked.iter().find(|asked| asked.row.interrupt == id).map(|asked| asked.row.clone());
+        drop(asked);
         let row = match here {
             Some(row) => Some(row),
             None => {
@@ -428,12 +488,21 @@ fn request(command: &Command, target: Option<&ResumeTarget>) -> Result<Option<Re
         Resume::Answers(answers) => ("answers", json!(answers)),
         Resume::Proceed => ("proceed", Value::Null),
     };
-    let asked = json!({ "how": how, "value": value, "target": target, "steer": command.steer });
+    let (policy, resolve) = match &command.pending_children {
+        PendingChildren::Leave => ("leave", Value::Null),
+        PendingChildren::Cancel => ("cancel", Value::Null),
+        PendingChildren::Resolve(value) => ("resolve", value.clone()),
+        PendingChildren::Refuse => ("refuse", Value::Null),
+    };
+    let asked = json!({
+        "how": how, "value": value, "target": target, "steer": command.steer,
+        "children": policy, "resolve": resolve,
+    });
     Ok(Some(Request { id: id.clone(), command: Digest::of(asked.to_string().as_bytes()) }))
 }
 
 /// A caller's text that is stored and shown as one word in a line.
-fn name_of(what: &str, text: &str) -> Result<(), EngineError> {
+pub(super) fn name_of(what: &str, text: &str) -> Result<(), EngineError> {
     if is_line(text) {
         return Ok(());
     }
@@ -442,12 +511,10 @@ fn name_of(what: &str, text: &str) -> Result<(), EngineError> {
 }
 
 /// The questions that still take an answer.
-fn open_at(rows: &[InterruptRow], now: Timestamp) -> Cow<'_, [InterruptRow]> {
-    if rows.iter().any(|row| row.is_due(now)) {
-        rows.iter().filter(|row| !row.is_due(now)).cloned().collect()
-    } else {
-        Cow::Borrowed(rows)
-    }
+fn open_at(snapshot: &ThreadSnapshot, now: Timestamp) -> Vec<Asked<'_>> {
+    let mut asked = tree::asked(&snapshot.root);
+    asked.retain(|asked| !asked.row.is_due(now));
+    asked
 }
 
 /// What became of a question, in a sentence.
@@ -462,8 +529,9 @@ fn became(row: &InterruptRow, now: Timestamp) -> String {
             let by = answer.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
             format!("{which} was answered at {}{by}", answer.at)
         }
-        InterruptState::Withdrawn { at, reason } => {
-            format!("{which} was withdrawn at {}: {reason}", at)
+        InterruptState::Withdrawn(Withdrawal { at, by, reason }) => {
+            let by = by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+            format!("{which} was withdrawn at {at}{by}: {reason}")
         }
     }
 }
@@ -472,20 +540,20 @@ fn became(row: &InterruptRow, now: Timestamp) -> String {
 pub(super) fn refused(snapshot: &ThreadSnapshot, kind: Kind, message: impl Into<String>) -> Refused {
     Refused {
         error: ErrorRecord::new(kind, message),
-        run_id: Some(snapshot.run.run),
+        run_id: Some(snapshot.root.run.run),
         checkpoint_id: Some(snapshot.head),
-        step: Some(snapshot.checkpoint.step),
-        pending: pending(snapshot.interrupts.iter()),
+        step: Some(snapshot.root.checkpoint.step),
+        pending: tree::pending(&snapshot.root),
     }
 }
 
 pub(super) fn shown(thread: &ThreadId, snapshot: &ThreadSnapshot) -> Execution {
     Execution {
         thread: Some(thread.clone()),
-        run_id: snapshot.run.run,
+        run_id: snapshot.root.run.run,
         checkpoint_id: Some(snapshot.head),
         status: snapshot.status,
-        interrupts: pending(snapshot.interrupts.iter()),
-        error: snapshot.run.error.clone(),
+        interrupts: tree::pending(&snapshot.root),
+        error: snapshot.root.run.error.clone(),
     }
 }

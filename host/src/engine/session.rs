@@ -1,33 +1,26 @@
-//! One invocation of a run, from its boundary on: run what is ready, commit what came of it, again.
+//! One invocation: the tree of runs of a thread, from what a command changes to what is durable and handed
+//! out. Writes of a run's start or of accepted answers go out with the first commit.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::task::JoinSet;
 
 use super::channels::Channels;
 use super::host::locked;
 use super::ledger::Lost;
 use super::matching::Delivery;
-use super::plan;
-use super::slot::{Gated, Slot, pending};
-use super::task::{Fault, Invocation, TaskOutside, take_journal};
-use super::watch::Watched;
-use crate::model::channel::{Change, INPUT};
-use crate::model::checkpoint::{
-    Answer, CheckpointKind, CheckpointRow, Finish, Gates, InterruptRow, InterruptState, Plan, RunRow,
-    SteeringRow, TaskRow, TaskState,
-};
+use super::run::{Run, RunEnd};
+use super::task::{Fault, Invocation};
+use crate::model::channel::INPUT;
+use crate::model::checkpoint::{Answer, Gates, InterruptState, RunRow, SteeringRow, TaskState, Withdrawal};
+use crate::model::compile::CompiledGraph;
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{
-    ChannelName, CheckpointId, Digest, InstructionId, NodeId, RunId, TaskId, ThreadId, Timestamp,
+    ChannelName, CheckpointId, Digest, InstructionId, InterruptId, NodeId, RunId, TaskId,
 };
-use crate::model::interrupt::InterruptKind;
-use crate::model::journal::Journal;
+use crate::model::interrupt::PendingInterrupt;
 use crate::model::json::Json;
-use crate::sandbox::{Attempt, Component, Context, End, Ran};
 use crate::store::{ThreadSnapshot, Write};
 
 /// How an invocation ended without an execution.
@@ -45,18 +38,14 @@ impl From<Lost> for Ended {
     }
 }
 
-/// The boundary that the tasks of a step start from.
-struct Boundary {
-    checkpoint: CheckpointId,
-    step: u32,
-    version: i64,
-    created_at: Timestamp,
-    plan: Plan,
-}
-
-/// What comes with answers.
+/// What a command brings.
 #[derive(Default)]
-pub struct With {
+pub struct Brought {
+    pub deliveries: Vec<Delivery>,
+    /// Answers to what is pending in children, that came with those.
+    pub resolved: Vec<Delivery>,
+    /// Tasks whose child runs are called off.
+    pub cancelled: Vec<TaskId>,
     pub actor: Option<String>,
     pub steer: Option<String>,
     pub request: Option<Request>,
@@ -71,198 +60,126 @@ pub struct Request {
 
 pub struct Session {
     invocation: Arc<Invocation>,
-    thread: Option<ThreadId>,
-    secret: [u8; 32],
-    run: RunRow,
-    boundary: Boundary,
-    head: CheckpointId,
-    channels: Channels,
-    slots: Vec<Slot>,
+    root: Run,
     request: Option<Request>,
 }
 
-/// Writes of a run's start or of accepted answers go out with the first commit.
 impl Session {
     /// A new run, from an input that was accepted. `before`: how the thread stood.
     pub async fn start(
         invocation: Arc<Invocation>,
-        thread: Option<ThreadId>,
-        secret: [u8; 32],
+        graph: Arc<CompiledGraph>,
         before: Option<&ThreadSnapshot>,
         ids: (RunId, CheckpointId),
         (input, gates): (Vec<(ChannelName, Json)>, Gates),
     ) -> Result<Self, Ended> {
-        let now = invocation.shared.clock.now();
-        let graph = invocation.graph.clone();
-        let run = RunRow {
+        let row = RunRow {
             run: ids.0,
             parent: None,
             graph: graph.digest(),
             namespace: Vec::new(),
+            agent: None,
+            given: BTreeMap::new(),
+            head: None,
             gates,
             status: RunStatus::Running,
             error: None,
-            created_at: now,
+            created_at: invocation.shared.clock.now(),
             ended_at: None,
         };
-        let mut session = Self {
-            invocation,
-            thread,
-            secret,
-            run: run.clone(),
-            boundary: Boundary {
-                checkpoint: ids.1,
-                step: 0,
-                version: before.map_or(0, |snapshot| snapshot.version),
-                created_at: now,
-                plan: Plan::default(),
-            },
-            head: before.map_or(ids.1, |snapshot| snapshot.head),
-            channels: Channels::at(
-                before.map(|snapshot| snapshot.checkpoint.channels.clone()).unwrap_or_default(),
-            ),
-            slots: Vec::new(),
-            request: None,
-        };
-        let updates = [(INPUT, input.as_slice())];
-        let parent = before.map(|snapshot| snapshot.head);
-        let changes = session
-            .fold(updates)
-            .await?
-            .map_err(|error| Ended::Engine(Refused::plain(error.kind, error.message).into()))?;
-        let (version, plan) = (session.boundary.version + 1, plan::entry(&graph));
-        let first = Boundary { checkpoint: ids.1, step: 0, version, created_at: now, plan };
-        session.advance(first, parent, changes, RunStatus::Running, vec![Write::Run(run)]).await;
-        Ok(session)
+        let channels = before.map(|snapshot| snapshot.root.checkpoint.channels.clone()).unwrap_or_default();
+        let first = (ids.1, before.map(|snapshot| snapshot.head));
+        let root =
+            Run::begin(invocation.clone(), graph, (row, &[]), first, Channels::at(channels), (INPUT, &input));
+        let root =
+            root.await?.map_err(|error| Ended::Engine(Refused::plain(error.kind, error.message).into()))?;
+        Ok(Self { invocation, root, request: None })
     }
 
     /// A run that was left: paused, failed, or by a process that died.
-    pub fn reopen(invocation: Arc<Invocation>, thread: ThreadId, snapshot: ThreadSnapshot) -> Self {
-        let boundary = Boundary {
-            checkpoint: snapshot.boundary,
-            step: snapshot.checkpoint.step,
-            version: snapshot.version,
-            created_at: snapshot.boundary_created_at,
-            plan: snapshot.checkpoint.plan,
-        };
-        let mut session = Self {
-            invocation,
-            thread: Some(thread),
-            secret: snapshot.secret,
-            run: snapshot.run,
-            boundary,
-            head: snapshot.head,
-            channels: Channels::at(snapshot.checkpoint.channels),
-            slots: Vec::new(),
-            request: None,
-        };
-        let mut slots = session.fresh_slots();
-        for row in snapshot.tasks {
-            let Some(slot) = slots.get_mut(row.index) else { continue };
-            slot.changed = false;
-            slot.ready = matches!(row.state, TaskState::Started);
-            slot.row = row;
-        }
-        for row in snapshot.interrupts {
-            if let Some(slot) = slots.iter_mut().find(|slot| slot.row.task == row.task) {
-                slot.interrupts.push(row);
-            }
-        }
-        let mut journals = snapshot.journal.into_iter().peekable();
-        for slot in &mut slots {
-            let mut entries = Vec::new();
-            while let Some(row) = journals.next_if(|row| row.task == slot.row.task) {
-                entries.push(row.entry);
-            }
-            let journal = Journal::recorded(entries, slot.row.generation);
-            slot.journal = Arc::new(Mutex::new(journal));
-            slot.ready |= slot.is_answered();
-        }
-        session.slots = slots;
-        session
+    pub async fn reopen(
+        invocation: Arc<Invocation>,
+        snapshot: ThreadSnapshot,
+    ) -> Result<Self, super::EngineError> {
+        let root = Run::reopen(invocation.clone(), Vec::new(), snapshot.root).await?;
+        Ok(Self { invocation, root, request: None })
     }
 
-    /// Takes accepted answers down; they are durable with the first commit.
-    pub async fn accept(&mut self, deliveries: Vec<Delivery>, with: With) {
-        let With { actor: by, steer, request } = with;
+    /// Takes down what a command brings; it is durable with the first commit.
+    pub async fn accept(&mut self, brought: Brought) {
+        let Brought { deliveries, resolved, cancelled, actor: by, steer, request } = brought;
         let now = self.invocation.shared.clock.now();
         let mut writes = Vec::new();
         if let Some(text) = steer {
-            // For the one task that is answered; where several are, for all of them, and so for the run.
-            let answered = |row: &&InterruptRow| deliveries.iter().any(|d| d.interrupt == row.interrupt);
-            let mut rows = self.slots.iter().flat_map(|slot| &slot.interrupts).filter(answered);
-            let (first, more) = (rows.next(), rows.next());
-            let only = first.filter(|_| more.is_none());
-            let row = SteeringRow {
-                run: self.run.run,
-                id: InstructionId::fresh(),
-                task: only.map(|row| row.task),
-                interrupt: only.map(|row| row.interrupt),
-                actor: by.clone().unwrap_or_default(),
-                text,
-                at: now,
-            };
+            let row = self.instruction(&deliveries, by.clone(), text);
             locked(&self.invocation.steered).push(row.clone());
             writes.push(Write::Steer(row));
         }
-        for Delivery { interrupt, value } in deliveries {
-            let answer = Answer { value: value.clone(), at: now, by: by.clone() };
-            for slot in &mut self.slots {
+        let with = deliveries.first().map(|delivery| delivery.interrupt);
+        let reason = with.map(|with| format!("resolved with the answer to {with}"));
+        let direct = deliveries.into_iter().map(|delivery| (delivery, None));
+        let along = resolved.into_iter().map(|delivery| (delivery, reason.clone()));
+        for (Delivery { interrupt, value }, reason) in direct.chain(along) {
+            let answer = Answer { value: value.clone(), at: now, by: by.clone(), reason };
+            self.root.visit(&mut |_, slot| {
                 let Some(row) = slot.interrupts.iter_mut().find(|row| row.interrupt == interrupt) else {
-                    continue;
+                    return;
                 };
                 row.state = InterruptState::Answered(answer.clone());
                 if !row.kind.is_gate() {
                     locked(&slot.journal).answer(row.entry, row.place, value.clone(), now);
                 }
                 slot.ready |= slot.is_answered();
-            }
+            });
             writes.push(Write::Answer { interrupt, answer });
+        }
+        if let Some(with) = with.filter(|_| !cancelled.is_empty()) {
+            let reason = format!("called off with the answer to {with}");
+            writes.extend(self.root.cancel_children(&cancelled, by.as_deref(), &reason));
         }
         if let Some(Request { id, command }) = request.clone() {
             writes.push(Write::Request { request_id: id, command, at: now, reply: None });
         }
         self.request = request;
-        self.push(writes).await;
+        self.invocation.push(writes).await;
+    }
+
+    /// For the one task that is answered; where several are, for all of them, and so for the run.
+    fn instruction(&mut self, deliveries: &[Delivery], by: Option<String>, text: String) -> SteeringRow {
+        let mut answered: Vec<(RunId, TaskId, InterruptId)> = Vec::new();
+        self.root.visit(&mut |run, slot| {
+            let rows =
+                slot.interrupts.iter().filter(|row| deliveries.iter().any(|d| d.interrupt == row.interrupt));
+            answered.extend(rows.map(|row| (run.run, row.task, row.interrupt)));
+        });
+        let only = match answered.as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        };
+        SteeringRow {
+            run: only.map_or(self.root.row.run, |(run, ..)| run),
+            id: InstructionId::fresh(),
+            task: only.map(|(_, task, _)| task),
+            interrupt: only.map(|(.., interrupt)| interrupt),
+            actor: by.unwrap_or_default(),
+            text,
+            at: self.invocation.shared.clock.now(),
+        }
     }
 
     /// Does what follows from questions whose time is over: their default answer is given, or their task
     /// fails and asks nothing any more. Durable with the first commit, as answers are: if somebody answers
     /// at the same moment, one of the two commits wins.
     pub async fn expire(&mut self) {
-        let now = self.invocation.shared.clock.now();
-        let mut writes = Vec::new();
-        for slot in &mut self.slots {
-            let mut unanswered = None;
-            for row in slot.interrupts.iter_mut().filter(|row| row.is_due(now)) {
-                let Some(value) = row.default_answer.clone() else {
-                    unanswered = Some((row.interrupt, row.order));
-                    continue;
-                };
-                let answer = Answer { value: value.clone(), at: now, by: None };
-                row.state = InterruptState::Answered(answer.clone());
-                locked(&slot.journal).answer(row.entry, row.place, value, now);
-                writes.push(Write::Answer { interrupt: row.interrupt, answer });
-            }
-            if let Some((interrupt, order)) = unanswered {
-                for row in slot.interrupts.iter_mut().filter(|row| row.state == InterruptState::Pending) {
-                    let reason = match row.is_due(now) {
-                        true => "it expired".to_owned(),
-                        false => format!("its task failed when interrupt {interrupt} expired"),
-                    };
-                    row.state = InterruptState::Withdrawn { at: now, reason: reason.clone() };
-                    writes.push(Write::Withdraw { interrupt: row.interrupt, at: now, reason });
-                }
-                let node = &slot.row.node;
-                let what = format!("node {node}: interrupt {interrupt} (order {order}) expired unanswered");
-                let error = ErrorRecord::new(Kind::Expired, what)
-                    .with("node", node.as_str())
-                    .with("task_id", slot.row.task.to_string());
-                slot.end(TaskState::Failed(error));
-            }
-            slot.ready |= slot.is_answered();
-        }
-        self.push(writes).await;
+        let writes = self.root.expire();
+        self.invocation.push(writes).await;
+    }
+
+    /// Tries again what failed, all through the tree; what is done stays done. Returns whether there was any.
+    pub async fn retry(&mut self) -> bool {
+        let (any, writes) = self.root.retry();
+        self.invocation.push(writes).await;
+        any
     }
 
     /// Runs until the run completes, pauses or fails, and makes that durable.
@@ -270,11 +187,14 @@ impl Session {
         let invocation = self.invocation.clone();
         let driven = {
             let stop = invocation.shared.stopped();
+            let called_off =
+                invocation.shared.when_called_off(&invocation.tenant, invocation.thread.as_ref());
             tokio::select! {
                 biased;
                 () = stop => None,
+                () = called_off => Some(Err(Ended::from(Lost::Conflict))),
                 lost = keep(&invocation) => Some(Err(Ended::from(lost))),
-                driven = self.steps() => Some(driven),
+                driven = self.run() => Some(driven),
             }
         };
         let ended = match driven {
@@ -294,287 +214,25 @@ impl Session {
         Err(ended)
     }
 
-    async fn steps(&mut self) -> Result<Execution, Ended> {
-        loop {
-            if self.slots.is_empty() {
-                return self.end(RunStatus::Completed, None).await;
-            }
-            self.run_ready().await?;
-            let finished: Option<Vec<&Finish>> = self
-                .slots
-                .iter()
-                .map(|slot| match &slot.row.state {
-                    TaskState::Finished(finish) if slot.gate().is_none() => Some(finish),
-                    _ => None,
-                })
-                .collect();
-            let Some(finished) = finished else {
-                return self.pause().await;
-            };
-            let graph = self.invocation.graph.clone();
-            let next = plan::next(&graph, &self.boundary.plan, &finished);
-            let limits = &self.invocation.shared.limits;
-            if next.tasks.len() > limits.step_tasks as usize {
-                let (limit, step) = (limits.step_tasks, self.boundary.step + 1);
-                let what = format!(
-                    "step {step} would have {} tasks; {limit} are the most (step_tasks)",
-                    next.tasks.len()
-                );
-                let error = ErrorRecord::limit("step_tasks", limit.into(), what);
-                return self.fail(error).await;
-            }
-            if !next.tasks.is_empty() && self.boundary.step + 1 >= limits.steps {
-                let error = ErrorRecord::limit(
-                    "steps",
-                    limits.steps.into(),
-                    format!(
-                        "the run took {} steps, which is the most (steps); a loop without an end?",
-                        limits.steps
-                    ),
-                );
-                return self.fail(error).await;
-            }
-            let updates: Vec<(String, Vec<(ChannelName, Json)>)> = self
-                .slots
-                .iter()
-                .zip(finished)
-                .map(|(slot, finish)| (slot.row.node.to_string(), finish.update.clone()))
-                .collect();
-            let changes = match self.fold(updates.iter().map(|(w, u)| (w.as_str(), u.as_slice()))).await? {
-                Ok(changes) => changes,
-                Err(error) => return self.fail(error).await,
-            };
-            let done = next.tasks.is_empty();
-            let status = if done { RunStatus::Completed } else { RunStatus::Running };
-            for slot in self.slots.iter_mut().filter(|slot| slot.changed) {
-                // It lives on in the channels; it need not be stored twice.
-                if let TaskState::Finished(finish) = &mut slot.row.state {
-                    finish.update.clear();
-                }
-            }
-            let tasks = self.slot_writes();
-            let next = Boundary {
-                checkpoint: CheckpointId::fresh(),
-                step: self.boundary.step + 1,
-                version: self.boundary.version + 1,
-                created_at: self.invocation.shared.clock.now(),
-                plan: next,
-            };
-            self.advance(next, Some(self.head), changes, status, tasks).await;
+    async fn run(&mut self) -> Result<Execution, Ended> {
+        let RunEnd { status, error } = self.root.steps().await?;
+        if status == RunStatus::Interrupted && self.invocation.ledger.is_none() {
+            let error = self.resume_error();
+            return self.end(RunStatus::Failed, Some(error)).await;
         }
-    }
-
-    /// Runs every ready task, all at once; each ends in its slot.
-    async fn run_ready(&mut self) -> Result<(), Ended> {
-        let graph = self.invocation.graph.clone();
-        for slot in self.slots.iter_mut().filter(|slot| slot.ready) {
-            if slot.gate() == Some(InterruptKind::Before) {
-                slot.end(TaskState::Paused);
-            }
-        }
-        let ready: Vec<usize> = (0..self.slots.len()).filter(|&i| self.slots[i].ready).collect();
-        if ready.is_empty() {
-            return Ok(());
-        }
-        let reads: BTreeSet<&ChannelName> =
-            ready.iter().flat_map(|&i| graph.nodes[&self.slots[i].row.node].reads.values()).collect();
-        self.channels.load(reads.into_iter(), self.invocation.ledger.as_ref()).await?;
-        self.watch(Watched::Step { step: self.boundary.step, tasks: ready.len() });
-        let mut attempts = JoinSet::new();
-        let mut running = HashMap::new();
-        for i in ready {
-            let component = self.component(i).await?;
-            let attempt = match self.attempt(i) {
-                Ok(attempt) => attempt,
-                Err(error) => {
-                    self.slots[i].end(TaskState::Failed(error));
-                    continue;
-                }
-            };
-            let slot = &self.slots[i];
-            let (node, task, attempt_number) = (&slot.row.node, slot.row.task, slot.row.attempts);
-            self.watch(Watched::TaskStarted { node, task, attempt: attempt_number });
-            let sandbox = self.invocation.shared.sandbox.clone();
-            let spawned = attempts.spawn(async move { (i, sandbox.run(&component, attempt).await) });
-            running.insert(spawned.id(), i);
-        }
-        while let Some(joined) = attempts.join_next().await {
-            match joined {
-                Ok((i, ran)) => self.ran(i, ran)?,
-                // Nothing in an attempt panics on a guest's account; should the host itself, this
-                // invocation ends and the host lives.
-                Err(error) => {
-                    let node = self.slots[running[&error.id()]].row.node.clone();
-                    return Err(Ended::Fault(Fault::Attempt { node }));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn attempt(&mut self, i: usize) -> Result<Attempt, ErrorRecord> {
-        let invocation = &self.invocation;
-        let slot = &mut self.slots[i];
-        slot.row.attempts += 1;
-        slot.row.state = TaskState::Started;
-        let node = &invocation.graph.nodes[&slot.row.node];
-        let state = Json::object(
-            node.reads.iter().filter_map(|(own, channel)| Some((own.as_str(), self.channels.get(channel)?))),
-        );
-        let limits = invocation.shared.limits.clone();
-        if state.as_str().len() as u64 > limits.state_bytes {
-            return Err(ErrorRecord::limit(
-                "state_bytes",
-                limits.state_bytes,
-                format!(
-                    "what node {} reads has {} bytes; at most {} are handed over (state_bytes)",
-                    slot.row.node,
-                    state.as_str().len(),
-                    limits.state_bytes
-                ),
-            ));
-        }
-        locked(&slot.journal).rewind();
-        let context = Context {
-            thread_id: invocation.thread.clone(),
-            run_id: self.run.run.to_string(),
-            task_id: slot.row.task.to_string(),
-            node: slot.row.node.to_string(),
-            path: self.run.namespace.clone(),
-            step: self.boundary.step,
-            arg: slot.arg.clone(),
-        };
-        let seed = crate::model::Digest::of_parts([
-            self.secret.as_slice(),
-            b"seed",
-            slot.row.task.0.as_bytes().as_slice(),
-        ]);
-        Ok(Attempt {
-            context,
-            state,
-            journal: slot.journal.clone(),
-            outside: Arc::new(TaskOutside {
-                invocation: invocation.clone(),
-                row: slot.row.clone(),
-                journal: slot.journal.clone(),
-            }),
-            clock: self.boundary.created_at,
-            seed: seed.0,
-            limits,
-        })
-    }
-
-    async fn component(&self, i: usize) -> Result<Component, Ended> {
-        let row = &self.slots[i].row;
-        self.invocation
-            .shared
-            .component(&self.invocation.tenant, row.component, row.node.as_str())
-            .await
-            .map_err(Ended::Engine)
-    }
-
-    fn ran(&mut self, i: usize, ran: Ran) -> Result<(), Ended> {
-        let invocation = self.invocation.clone();
-        let slot = &mut self.slots[i];
-        let node_id = slot.row.node.clone();
-        let state = match ran.end {
-            End::Fault => {
-                let mut fault = locked(&invocation.fault);
-                return Err(Ended::Fault(fault.take().unwrap_or(Fault::Attempt { node: node_id })));
-            }
-            End::Finished { update, routes } => {
-                let node = &invocation.graph.nodes[&node_id];
-                match plan::accept(&invocation.graph, &node_id, node, update, routes) {
-                    Ok(finish) => TaskState::Finished(finish),
-                    Err(error) => TaskState::Failed(error),
-                }
-            }
-            End::Paused => TaskState::Paused,
-            End::Failed { error, retryable: true } => TaskState::Failed(error.with("retryable", true)),
-            End::Failed { error, retryable: false } => TaskState::Failed(error),
-            End::Diverged(divergence) => {
-                let mut error = ErrorRecord::new(
-                    Kind::Diverged,
-                    format!("node {node_id} did not do again what it did before: {divergence}"),
-                );
-                if let serde_json::Value::Object(more) = divergence.to_value() {
-                    error.more = more;
-                }
-                TaskState::Failed(error)
-            }
-        };
-        let state = match state {
-            TaskState::Failed(error) => TaskState::Failed(
-                error.with("node", node_id.as_str()).with("task_id", slot.row.task.to_string()),
-            ),
-            state => state,
-        };
-        let how = match &state {
-            TaskState::Finished(_) => "finished",
-            TaskState::Paused => "paused",
-            TaskState::Failed(error) if error.kind == Kind::Diverged => "diverged",
-            _ => "failed",
-        };
-        slot.end(state);
-        let task = slot.row.task;
-        self.watch(Watched::TaskEnded { node: &node_id, task, how });
-        Ok(())
-    }
-
-    /// Not all tasks are done: a pause shows how far they are, and changes no channel.
-    async fn pause(&mut self) -> Result<Execution, Ended> {
-        let now = self.invocation.shared.clock.now();
-        let pause = CheckpointId::fresh();
-        let invocation = self.invocation.clone();
-        let shown = |node: &NodeId, name: &str, key: &str| invocation.what_is_sent(node, name, key);
-        let asked: Vec<InterruptRow> =
-            self.slots.iter_mut().flat_map(|slot| slot.ask(pause, now, shown)).collect();
-        let pending = self.slots.iter().any(Slot::is_pending);
-        if pending && self.invocation.ledger.is_none() {
-            return self.end(RunStatus::Failed, Some(self.resume_error())).await;
-        }
-        let error = self.slots.iter().find_map(|slot| match &slot.row.state {
-            TaskState::Failed(error) => Some(error.clone()),
-            _ => None,
-        });
-        let status = match &error {
-            _ if pending => RunStatus::Interrupted,
-            Some(error) if error.kind == Kind::Diverged => RunStatus::Diverged,
-            _ => RunStatus::Failed,
-        };
-        let asked = asked.into_iter().map(Write::Interrupt).collect();
-        self.pause_at(pause, status, now, asked).await;
         self.end(status, error).await
     }
 
-    /// The step's tasks are done, and the step cannot be.
-    async fn fail(&mut self, error: ErrorRecord) -> Result<Execution, Ended> {
-        let now = self.invocation.shared.clock.now();
-        self.pause_at(CheckpointId::fresh(), RunStatus::Failed, now, Vec::new()).await;
-        self.end(RunStatus::Failed, Some(error)).await
-    }
-
-    async fn pause_at(&mut self, pause: CheckpointId, status: RunStatus, now: Timestamp, asked: Vec<Write>) {
-        let row = CheckpointRow {
-            checkpoint: pause,
-            parent: Some(self.head),
-            run: self.run.run,
-            kind: CheckpointKind::Pause { boundary: self.boundary.checkpoint },
-            step: self.boundary.step,
-            version: self.boundary.version,
-            plan: Plan::default(),
-            channels: Default::default(),
-            status,
-            created_at: now,
-        };
-        let tasks = self.slot_writes();
-        self.move_to(pause, tasks.into_iter().chain(asked).chain([Write::Checkpoint(row)])).await;
-    }
-
     /// Rule 1 of interrupts: without durability there is no interrupted execution.
-    fn resume_error(&self) -> ErrorRecord {
-        let node = self.slots.iter().find(|slot| slot.is_pending()).map(|slot| slot.row.node.to_string());
-        let node = node.unwrap_or_default();
+    fn resume_error(&mut self) -> ErrorRecord {
+        let mut asks: Option<NodeId> = None;
+        self.root.visit(&mut |_, slot| {
+            // The last in a line of subgraphs is who asks.
+            if slot.is_pending() && (asks.is_none() || slot.child.is_none()) {
+                asks = Some(slot.row.node.clone());
+            }
+        });
+        let node = asks.map(|node| node.to_string()).unwrap_or_default();
         let (missing, way_out) = if self.invocation.shared.store.is_none() {
             ("the host has no database", "open it with one (Host::open)")
         } else {
@@ -587,50 +245,17 @@ impl Session {
         .with("node", node)
     }
 
-    /// The next boundary, with what changed since the last and `tasks`, the writes that say how its tasks
-    /// ended: all of it in one commit, or a crash would leave tasks done whose updates are nowhere.
-    async fn advance(
-        &mut self,
-        next: Boundary,
-        parent: Option<CheckpointId>,
-        changes: BTreeMap<ChannelName, Change>,
-        status: RunStatus,
-        tasks: Vec<Write>,
-    ) {
-        let rows = self.channels.apply(next.version, changes);
-        self.boundary = next;
-        self.slots = self.fresh_slots();
-        let row = CheckpointRow {
-            checkpoint: self.boundary.checkpoint,
-            parent,
-            run: self.run.run,
-            kind: CheckpointKind::Boundary,
-            step: self.boundary.step,
-            version: self.boundary.version,
-            plan: self.boundary.plan.clone(),
-            channels: self.channels.versions().clone(),
-            status,
-            created_at: self.boundary.created_at,
-        };
-        let boundary = std::iter::once(Write::Checkpoint(row)).chain(rows.into_iter().map(Write::Channel));
-        self.move_to(self.boundary.checkpoint, tasks.into_iter().chain(boundary)).await;
-    }
-
     /// Makes the end of the invocation durable, and only then hands it out.
     async fn end(&mut self, status: RunStatus, error: Option<ErrorRecord>) -> Result<Execution, Ended> {
         let now = self.invocation.shared.clock.now();
-        self.run.status = status;
-        self.run.error.clone_from(&error);
-        let execution = self.execution(status, error.clone());
+        self.root.row.status = status;
+        self.root.row.error.clone_from(&error);
+        self.root.row.ended_at = (status == RunStatus::Completed).then_some(now);
+        let execution = self.execution(status, error);
         let Some(ledger) = &self.invocation.ledger else {
             return Ok(execution);
         };
-        let mut writes = vec![Write::RunStatus {
-            run: self.run.run,
-            status,
-            error,
-            ended_at: (status == RunStatus::Completed).then_some(now),
-        }];
+        let mut writes = vec![self.root.status_write()];
         if let Some(Request { id, command }) = self.request.take() {
             let reply = serde_json::to_value(&execution).ok();
             let reply = reply.and_then(|reply| Json::from_value(&reply).ok());
@@ -644,95 +269,136 @@ impl Session {
     }
 
     /// How the run stands, from what is at hand.
-    pub fn execution(&self, status: RunStatus, error: Option<ErrorRecord>) -> Execution {
+    fn execution(&self, status: RunStatus, error: Option<ErrorRecord>) -> Execution {
         let durable = self.invocation.ledger.is_some();
-        let interrupts =
-            if durable { pending(self.slots.iter().flat_map(|slot| &slot.interrupts)) } else { Vec::new() };
+        let mut interrupts = Vec::new();
+        if durable {
+            self.root.pending(&mut interrupts);
+        }
         Execution {
-            thread: self.thread.clone(),
-            run_id: self.run.run,
-            checkpoint_id: durable.then_some(self.head),
+            thread: self.invocation.thread.clone(),
+            run_id: self.root.row.run,
+            checkpoint_id: durable.then_some(self.root.head()),
             status,
             interrupts,
             error,
         }
     }
+}
 
-    /// Folds updates into the channels, loading those whose present value the fold needs.
-    async fn fold<'a>(
-        &mut self,
-        updates: impl IntoIterator<Item = (&'a str, &'a [(ChannelName, Json)])>,
-    ) -> Result<Result<BTreeMap<ChannelName, Change>, ErrorRecord>, Ended> {
-        let graph = self.invocation.graph.clone();
-        let updates: Vec<_> = updates.into_iter().collect();
-        let needed: BTreeSet<&ChannelName> = updates
-            .iter()
-            .flat_map(|(_, update)| update.iter().map(|(channel, _)| channel))
-            .filter(|channel| graph.channels.get(*channel).is_some_and(|reducer| reducer.reads_present()))
-            .collect();
-        self.channels.load(needed.into_iter(), self.invocation.ledger.as_ref()).await?;
-        Ok(plan::fold(&graph, &self.channels.present(), updates)
-            .map_err(|error| ErrorRecord::new(Kind::Invalid, error.to_string())))
-    }
-
-    fn fresh_slots(&self) -> Vec<Slot> {
-        let graph = &self.invocation.graph;
-        let planned = self.boundary.plan.tasks.iter().enumerate();
-        planned
-            .map(|(index, planned)| Slot {
-                row: TaskRow {
-                    task: TaskId::derive(self.boundary.checkpoint, index, &planned.node),
-                    run: self.run.run,
-                    boundary: self.boundary.checkpoint,
-                    index,
-                    node: planned.node.clone(),
-                    component: graph.nodes[&planned.node].component,
-                    attempts: 0,
-                    generation: 0,
-                    state: TaskState::Started,
-                },
-                arg: planned.arg.clone(),
-                gated: Gated {
-                    before: graph.nodes[&planned.node].interrupt_before
-                        || self.run.gates.before.contains(&planned.node),
-                    after: graph.nodes[&planned.node].interrupt_after
-                        || self.run.gates.after.contains(&planned.node),
-                },
-                journal: Arc::default(),
-                interrupts: Vec::new(),
-                ready: true,
-                changed: true,
-            })
-            .collect()
-    }
-
-    /// What changed about this step's tasks.
-    fn slot_writes(&mut self) -> Vec<Write> {
+impl Run {
+    /// See [`Session::expire`].
+    fn expire(&mut self) -> Vec<Write> {
+        let now = self.invocation().shared.clock.now();
         let mut writes = Vec::new();
-        for slot in &mut self.slots {
-            if std::mem::take(&mut slot.changed) {
-                writes.push(Write::Task(slot.row.clone()));
+        for i in 0..self.slots.len() {
+            let slot = &mut self.slots[i];
+            let mut unanswered = None;
+            for row in slot.interrupts.iter_mut().filter(|row| row.is_due(now)) {
+                let Some(value) = row.default_answer.clone() else {
+                    unanswered = Some((row.interrupt, row.order));
+                    continue;
+                };
+                let answer =
+                    Answer { value: value.clone(), at: now, by: None, reason: Some("it expired".into()) };
+                row.state = InterruptState::Answered(answer.clone());
+                locked(&slot.journal).answer(row.entry, row.place, value, now);
+                writes.push(Write::Answer { interrupt: row.interrupt, answer });
             }
-            writes.extend(take_journal(&slot.row, &mut locked(&slot.journal)));
+            if let Some((interrupt, order)) = unanswered {
+                for row in slot.interrupts.iter_mut().filter(|row| row.state == InterruptState::Pending) {
+                    let reason = match row.is_due(now) {
+                        true => "it expired".to_owned(),
+                        false => format!("its task failed when interrupt {interrupt} expired"),
+                    };
+                    let withdrawal = Withdrawal { at: now, by: None, reason };
+                    row.state = InterruptState::Withdrawn(withdrawal.clone());
+                    writes.push(Write::Withdraw { interrupt: row.interrupt, withdrawal });
+                }
+                let node = &slot.row.node;
+                let what = format!("node {node}: interrupt {interrupt} (order {order}) expired unanswered");
+                self.task_failed(i, ErrorRecord::new(Kind::Expired, what));
+            }
+            let slot = &mut self.slots[i];
+            if let Some(child) = &mut slot.child {
+                writes.extend(child.expire());
+            }
+            slot.ready |= slot.is_answered();
         }
         writes
     }
 
-    async fn push(&self, writes: impl IntoIterator<Item = Write>) {
-        if let Some(ledger) = &self.invocation.ledger {
-            ledger.push(writes).await;
+    /// See [`Session::retry`].
+    fn retry(&mut self) -> (bool, Vec<Write>) {
+        let now = self.invocation().shared.clock.now();
+        let (mut any, mut writes) = (false, Vec::new());
+        for slot in &mut self.slots {
+            if let Some(child) = &mut slot.child
+                && child.row.status != RunStatus::Cancelled
+            {
+                let (below, more) = child.retry();
+                any |= below;
+                writes.extend(more);
+                if below && matches!(slot.row.state, TaskState::Failed(_)) {
+                    slot.row.state = TaskState::Started;
+                    slot.ready = true;
+                    slot.changed = true;
+                }
+                continue;
+            }
+            let TaskState::Failed(error) = &slot.row.state else { continue };
+            any = true;
+            slot.row.failures = 0;
+            if error.kind == Kind::Diverged {
+                // Perhaps the host is another one now; what is on record is not touched for it.
+                slot.ready = true;
+                slot.changed = true;
+            } else {
+                slot.child = None;
+                slot.row.child = None;
+                writes.extend(slot.retry(now));
+            }
+            slot.row.state = TaskState::Started;
         }
+        // Its tasks are done and its step could not be: that is tried again as well.
+        any |= self.row.status == RunStatus::Failed;
+        (any, writes)
     }
 
-    async fn move_to(&mut self, head: CheckpointId, writes: impl IntoIterator<Item = Write>) {
-        self.head = head;
-        if let Some(ledger) = &self.invocation.ledger {
-            ledger.advance(head, writes).await;
+    /// Calls off the child runs of these tasks, wherever they are.
+    fn cancel_children(&mut self, tasks: &[TaskId], by: Option<&str>, reason: &str) -> Vec<Write> {
+        let now = self.invocation().shared.clock.now();
+        let mut writes = Vec::new();
+        for i in 0..self.slots.len() {
+            let slot = &mut self.slots[i];
+            let Some(child) = &mut slot.child else { continue };
+            if tasks.contains(&slot.row.task) {
+                writes.extend(child.call_off(now, by, reason));
+                let node = slot.row.node.clone();
+                let error =
+                    ErrorRecord::new(Kind::Cancelled, format!("node {node}: its child run was {reason}"));
+                self.task_failed(i, error);
+            } else {
+                writes.extend(child.cancel_children(tasks, by, reason));
+            }
         }
+        writes
     }
 
-    fn watch(&self, watched: Watched<'_>) {
-        self.invocation.shared.watch(watched);
+    /// What waits, as it is shown, in task order.
+    fn pending(&self, all: &mut Vec<PendingInterrupt>) {
+        for slot in &self.slots {
+            let asked = slot.interrupts.iter().map(|row| super::tree::Asked {
+                row,
+                run: &self.row,
+                run_path: self.path.clone(),
+                run_tasks: Vec::new(),
+            });
+            all.extend(asked.filter(|asked| asked.is_pending()).map(|asked| asked.shown()));
+            if let Some(child) = &slot.child {
+                child.pending(all);
+            }
+        }
     }
 }
 

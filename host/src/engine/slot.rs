@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use super::host::locked;
+use super::run::Run;
 use super::task::host_question;
 use crate::model::checkpoint::{InterruptRow, InterruptState, TaskRow, TaskState};
 use crate::model::ids::{CheckpointId, InterruptId, NodeId, Timestamp};
-use crate::model::interrupt::{Interrupt, InterruptKind, PendingInterrupt};
+use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{EffectReply, Journal, Reply};
 use crate::model::json::Json;
+use crate::store::Write;
 
 pub struct Slot {
     pub row: TaskRow,
@@ -16,9 +18,12 @@ pub struct Slot {
     pub journal: Arc<Mutex<Journal>>,
     /// All that this task asked at this boundary.
     pub interrupts: Vec<InterruptRow>,
+    /// Of a subgraph node, once it is started.
+    pub child: Option<Box<Run>>,
     /// Where the graph or the run says to stop.
     pub gated: Gated,
-    /// It has to run: it never did, its process died, or it was answered.
+    /// It has to run: it never did, its process died, or it was answered. For a subgraph see
+    /// [`Self::is_ready`].
     pub ready: bool,
     /// The store has not seen it as it stands.
     pub changed: bool,
@@ -45,7 +50,8 @@ impl Slot {
     /// The gate that this task stands at, as far as it got.
     pub fn gate(&self) -> Option<InterruptKind> {
         let (kind, gated) = match &self.row.state {
-            TaskState::Finished(_) => (InterruptKind::After, self.gated.after),
+            // What takes a failure is not the update that the gate is for.
+            TaskState::Finished(finish) => (InterruptKind::After, self.gated.after && finish.error.is_none()),
             TaskState::Failed(_) => return None,
             TaskState::Started | TaskState::Paused => (InterruptKind::Before, self.gated.before),
         };
@@ -59,6 +65,30 @@ impl Slot {
         self.row.state == TaskState::Paused
             && self.gate().is_none()
             && locked(&self.journal).waiting().is_none_or(|(_, entry)| entry.is_answered())
+            && self.child.as_ref().is_none_or(|child| child.can_move())
+    }
+
+    /// Whether it has to run, or something below it has.
+    pub fn is_ready(&self) -> bool {
+        let below = || self.child.as_ref().is_some_and(|child| child.can_move());
+        self.ready || (self.row.state == TaskState::Paused && self.gate().is_none() && below())
+    }
+
+    /// It is done, and nothing holds its update back.
+    pub fn is_through(&self) -> bool {
+        matches!(self.row.state, TaskState::Finished(_)) && self.gate().is_none()
+    }
+
+    /// Begins another attempt at this time, after one that failed. What there was of a child run that was
+    /// called off is left.
+    pub fn retry(&mut self, at: Timestamp) -> Vec<Write> {
+        let mut journal = locked(&self.journal);
+        let kept = journal.retry(at);
+        self.row.generation = journal.generation();
+        drop(journal);
+        self.ready = true;
+        self.changed = true;
+        vec![Write::Cut { task: self.row.task, kept }]
     }
 
     /// What a person sees at a gate: what the task was sent, or the update that is held back.
@@ -135,26 +165,4 @@ impl Slot {
         self.interrupts.extend(rows.iter().cloned());
         rows
     }
-}
-
-/// Pending questions as they are shown.
-pub fn pending<'a>(rows: impl Iterator<Item = &'a InterruptRow>) -> Vec<PendingInterrupt> {
-    rows.filter(|row| row.state == InterruptState::Pending)
-        .map(|row| PendingInterrupt {
-            interrupt: Interrupt {
-                id: row.interrupt,
-                node: row.node.clone(),
-                task_id: row.task,
-                payload: row.payload.value(),
-                order: row.order,
-            },
-            kind: row.kind,
-            namespace: Vec::new(),
-            run_path: vec![row.run],
-            agent: None,
-            checkpoint_id: row.checkpoint,
-            answer_schema: row.answer_schema.as_ref().map(Json::value),
-            expires_at: row.expires_at,
-        })
-        .collect()
 }

@@ -1,5 +1,6 @@
 //! One attempt of one task: the part of the host that its node can reach.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
@@ -10,11 +11,13 @@ use super::host::{Host, Shared, locked};
 use super::ledger::{Ledger, Lost};
 use super::plan;
 use super::watch::Watched;
-use crate::model::checkpoint::{EffectRow, EffectScope, EffectState, JournalRow, SteeringRow, TaskRow};
+use crate::model::checkpoint::{
+    EffectRow, EffectScope, EffectState, JournalRow, SteeringRow, TaskRow, Version,
+};
 use crate::model::compile::{CompiledEffect, CompiledGraph, CompiledNode};
 use crate::model::error::{ErrorRecord, Kind};
 use crate::model::graph::EffectMode;
-use crate::model::ids::{Digest, NodeId, TenantId};
+use crate::model::ids::{Digest, NodeId, RunId, TenantId, ThreadId};
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{Call, EffectOutcome, EffectReply, Instruction, Journal, Reply};
 use crate::model::json::Json;
@@ -38,9 +41,11 @@ pub enum Fault {
 pub struct Invocation {
     pub shared: Arc<Shared>,
     pub tenant: TenantId,
-    /// As the guest is told; empty without a thread.
-    pub thread: String,
-    pub graph: Arc<CompiledGraph>,
+    pub thread: Option<ThreadId>,
+    /// Of the thread: seeds its guests' random numbers.
+    pub secret: [u8; 32],
+    /// The highest number that a boundary of the thread has.
+    version: AtomicI64,
     /// `None`: nothing is durable.
     pub ledger: Option<Ledger>,
     pub desk: EffectDesk,
@@ -51,12 +56,18 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    pub fn new(host: &Host, thread: String, graph: Arc<CompiledGraph>, ledger: Option<Ledger>) -> Arc<Self> {
+    pub fn new(
+        host: &Host,
+        thread: Option<ThreadId>,
+        (secret, version): ([u8; 32], Version),
+        ledger: Option<Ledger>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             shared: host.shared.clone(),
             tenant: host.tenant.clone(),
             thread,
-            graph,
+            secret,
+            version: AtomicI64::new(version),
             ledger,
             desk: EffectDesk::default(),
             steered: Mutex::default(),
@@ -64,15 +75,39 @@ impl Invocation {
         })
     }
 
+    /// As guests are told; empty without a thread.
+    pub fn thread_name(&self) -> String {
+        self.thread.as_ref().map(ThreadId::to_string).unwrap_or_default()
+    }
+
+    /// A number for another boundary of the thread, whichever run it is of.
+    pub fn next_version(&self) -> Version {
+        self.version.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub async fn push(&self, writes: impl IntoIterator<Item = Write>) {
+        if let Some(ledger) = &self.ledger {
+            ledger.push(writes).await;
+        }
+    }
+
     /// How an effect goes out, for a person who is asked about it: its name in the graph, the key that the
     /// service sees, and where to.
-    pub fn what_is_sent(&self, node: &NodeId, name: &str, key: &str) -> Json {
-        let Some(effect) = self.graph.node(node).and_then(|granted| granted.effects.get(name)) else {
+    pub fn what_is_sent(
+        &self,
+        graph: &CompiledGraph,
+        namespace: &[String],
+        node: &NodeId,
+        name: &str,
+        key: &str,
+    ) -> Json {
+        let Some(effect) = graph.node(node).and_then(|granted| granted.effects.get(name)) else {
             return Json::null();
         };
-        let scope = EffectScope { node: node.clone(), effect: effect.clone(), key: key.to_owned() };
-        let wire = wire_key(&self.tenant, &self.thread, &scope);
-        let http = self.graph.effects[effect].http.as_ref();
+        let scope =
+            EffectScope { node: path_of(namespace, node), effect: effect.clone(), key: key.to_owned() };
+        let wire = wire_key(&self.tenant, &self.thread_name(), &scope);
+        let http = graph.effects[effect].http.as_ref();
         let sent = json!({
             "effect": effect.as_str(),
             "idempotency_key": wire,
@@ -92,6 +127,11 @@ impl Invocation {
 /// The outside of one attempt.
 pub struct TaskOutside {
     pub invocation: Arc<Invocation>,
+    /// Of its run.
+    pub graph: Arc<CompiledGraph>,
+    pub namespace: Vec<String>,
+    /// From the root run to its own.
+    pub run_path: Vec<RunId>,
     /// As it stands while the attempt runs.
     pub row: TaskRow,
     pub journal: Arc<Mutex<Journal>>,
@@ -142,7 +182,7 @@ impl Outside for TaskOutside {
 impl TaskOutside {
     fn node(&self) -> &CompiledNode {
         // The plan was made from this graph.
-        &self.invocation.graph.nodes[&self.row.node]
+        &self.graph.nodes[&self.row.node]
     }
 
     async fn perform_granted(
@@ -156,8 +196,9 @@ impl TaskOutside {
         let Some(effect) = granted.get(name) else {
             return Ok(Performed::Refused(plan::undeclared(&self.row.node, "effect", name, granted.keys())));
         };
-        let spec = &self.invocation.graph.effects[effect];
-        let scope = EffectScope { node: self.row.node.clone(), effect: effect.clone(), key: key.to_owned() };
+        let spec = &self.graph.effects[effect];
+        let node = path_of(&self.namespace, &self.row.node);
+        let scope = EffectScope { node, effect: effect.clone(), key: key.to_owned() };
         let place = self.invocation.desk.scope(&scope);
         // Held until the outcome is known: whoever asks for the same meanwhile waits for it.
         let mut place = place.lock().await;
@@ -224,7 +265,7 @@ impl TaskOutside {
         let request = EffectRequest {
             effect: effect.clone(),
             input: input.value(),
-            idempotency_key: wire_key(&self.invocation.tenant, &self.invocation.thread, &intent.scope),
+            idempotency_key: wire_key(&self.invocation.tenant, &self.invocation.thread_name(), &intent.scope),
         };
         fail::fail_point!("engine::before_effect");
         let sent = self.invocation.shared.handlers.send(spec, request).await;
@@ -245,7 +286,7 @@ impl TaskOutside {
             }
             // The node learns of it, but it is not the key's outcome: another attempt sends it again.
             Ok(Err(EffectFailure::Retryable(value) | EffectFailure::Unknown(value))) => {
-                Ok(self.known(EffectOutcome::Failed(self.json(&value))))
+                Ok(self.retryable(EffectOutcome::Failed(self.json(&value))))
             }
         }
     }
@@ -311,12 +352,15 @@ impl TaskOutside {
     /// the answers of this invocation and are not durable yet.
     async fn instructions(&self) -> Result<Vec<Instruction>, Lost> {
         let mut rows = match &self.invocation.ledger {
-            Some(ledger) => ledger.steering(self.row.run).await?,
+            Some(ledger) => ledger.steering(&self.run_path).await?,
             None => Vec::new(),
         };
         let steered = locked(&self.invocation.steered);
         let new = steered.iter().filter(|new| rows.iter().all(|row| row.id != new.id)).cloned();
         rows.extend(new.collect::<Vec<_>>());
+        drop(steered);
+        // What is said to a run is said to those below it.
+        rows.retain(|row| self.run_path.contains(&row.run));
         let mine = rows.into_iter().filter(|row| row.task.is_none_or(|task| task == self.row.task));
         Ok(mine.map(|SteeringRow { actor, text, .. }| Instruction { actor, text }).collect())
     }
@@ -348,9 +392,14 @@ impl TaskOutside {
         Performed::Known(outcome, self.invocation.shared.clock.now())
     }
 
+    fn retryable(&self, outcome: EffectOutcome) -> Performed {
+        Performed::Retryable(outcome, self.invocation.shared.clock.now())
+    }
+
     fn unsent(&self, effect: &str, unsent: Unsent) -> Performed {
         match unsent {
-            Unsent::Egress(why) => self.known(EffectOutcome::Denied(why)),
+            // The operator may open the way, and have the task tried again.
+            Unsent::Egress(why) => self.retryable(EffectOutcome::Denied(why)),
             unsent => {
                 Performed::Refused(ErrorRecord::new(Kind::Denied, format!("effect {effect}: {unsent}")))
             }
@@ -366,6 +415,11 @@ impl TaskOutside {
             Json::object([("error", &Json::string(&error.to_string())), ("text", &Json::string(&shown))])
         })
     }
+}
+
+/// A node with the subgraph nodes above it.
+fn path_of(namespace: &[String], node: &NodeId) -> String {
+    namespace.iter().map(String::as_str).chain([node.as_str()]).collect::<Vec<_>>().join("/")
 }
 
 /// What of a task's journal is not durable yet, as writes; from here on it is the ledger's.

@@ -182,6 +182,31 @@ pub fn apply(present: Option<&Json>, change: &Change) -> Json {
     }
 }
 
+/// What was added to a channel since it had the value `before`: the elements behind those, or the
+/// difference.
+pub fn added(reducer: Reducer, before: &Json, now: &Json) -> Json {
+    match reducer {
+        Reducer::Append => {
+            let (before, all) =
+                (before.elements_text().unwrap_or_default(), now.elements_text().unwrap_or_default());
+            let behind = all.strip_prefix(before).unwrap_or(all);
+            Json::from_canonical(format!("[{}]", behind.strip_prefix(',').unwrap_or(behind)))
+        }
+        Reducer::Sum => match (before.as_str().parse::<i128>(), now.as_str().parse::<i128>()) {
+            (Ok(before), Ok(now)) => match now.checked_sub(before) {
+                Some(difference) => Json::from_canonical(difference.to_string()),
+                None => number(now as f64 - before as f64),
+            },
+            _ => number(float(now) - float(before)),
+        },
+        _ => now.clone(),
+    }
+}
+
+fn number(value: f64) -> Json {
+    Number::from_f64(value).map_or_else(Json::null, |n| Json::from_canonical(Value::Number(n).to_string()))
+}
+
 /// Whole numbers exactly; others as binary floating point, in task order.
 fn add(a: &Json, b: &Json) -> Option<Json> {
     if let (Ok(a), Ok(b)) = (a.as_str().parse::<i128>(), b.as_str().parse::<i128>()) {

@@ -24,7 +24,14 @@ pub struct RunRow {
     /// The run and task that started this one; `None` at the root.
     pub parent: Option<(RunId, TaskId)>,
     pub graph: Digest,
+    /// The path of subgraph nodes from the root.
     pub namespace: Vec<String>,
+    /// The sub-agent that the parent's graph names here.
+    pub agent: Option<String>,
+    /// Of a child run: the channels that it was given, and the version that they have.
+    pub given: BTreeMap<ChannelName, Version>,
+    /// Of a child run: its latest checkpoint. That of a root run is its thread's head.
+    pub head: Option<CheckpointId>,
     /// What this run was told to stop at, beside what its graph says.
     pub gates: Gates,
     pub status: RunStatus,
@@ -114,11 +121,16 @@ pub struct TaskRow {
     /// Its place in the boundary's plan.
     pub index: usize,
     pub node: NodeId,
+    /// What runs: a component, or a subgraph.
     pub component: Digest,
+    /// The child run, once a subgraph's is started.
+    pub child: Option<RunId>,
     /// How often it was instantiated so far.
     pub attempts: u32,
-    /// Grows when the journal is cut.
+    /// Grows whenever it is begun anew, so that what it asks then has new ids.
     pub generation: u32,
+    /// Failures that may pass, since a person last said to try again.
+    pub failures: u32,
     pub state: TaskState,
 }
 
@@ -134,11 +146,14 @@ pub enum TaskState {
 }
 
 /// What a finished task hands to the fold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finish {
     /// By channel, in the channels' order.
     pub update: Vec<(ChannelName, Json)>,
     pub routes: Vec<Routed>,
+    /// It failed with this, and the graph says which node takes that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorRecord>,
 }
 
 /// A route after its label was looked up; `None` is the end.
@@ -191,11 +206,8 @@ impl InterruptRow {
 pub enum InterruptState {
     Pending,
     Answered(Answer),
-    /// It will not be answered any more; why.
-    Withdrawn {
-        at: Timestamp,
-        reason: String,
-    },
+    /// It will not be answered any more.
+    Withdrawn(Withdrawal),
 }
 
 /// An answer, given once.
@@ -204,6 +216,16 @@ pub struct Answer {
     pub value: Json,
     pub at: Timestamp,
     pub by: Option<String>,
+    /// Where it was not given to this question by its id: what it came with.
+    pub reason: Option<String>,
+}
+
+/// Why a question takes no answer any more, and by whose doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Withdrawal {
+    pub at: Timestamp,
+    pub by: Option<String>,
+    pub reason: String,
 }
 
 /// What a person added beside an answer, or to a live run; never an answer itself.
@@ -224,7 +246,8 @@ pub struct SteeringRow {
 /// Whose key an effect has: what one node of one thread asks under one name and key, it asks once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EffectScope {
-    pub node: NodeId,
+    /// The node with the subgraph nodes above it, from the root, joined by `/`.
+    pub node: String,
     pub effect: EffectName,
     pub key: String,
 }

@@ -57,6 +57,22 @@ pub struct Command {
     pub expect_checkpoint: Option<CheckpointId>,
     /// The same request sent twice gets the first reply twice.
     pub request_id: Option<String>,
+    /// What becomes of what is pending in the children of the run that is answered.
+    pub pending_children: PendingChildren,
+}
+
+/// What becomes of the questions of child runs when their parent's is answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum PendingChildren {
+    /// They stay.
+    #[default]
+    Leave,
+    /// The children are called off: their tasks fail as cancelled.
+    Cancel,
+    /// This answers each of them.
+    Resolve(Value),
+    /// Nothing is answered while there are any.
+    Refuse,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -86,7 +102,14 @@ impl Command {
     }
 
     fn of(resume: Resume) -> Self {
-        Self { resume, actor: None, steer: None, expect_checkpoint: None, request_id: None }
+        Self {
+            resume,
+            actor: None,
+            steer: None,
+            expect_checkpoint: None,
+            request_id: None,
+            pending_children: PendingChildren::Leave,
+        }
     }
 
     /// Who answers.
@@ -104,6 +127,12 @@ impl Command {
     /// Refuse unless this is the thread's latest checkpoint.
     pub fn expecting(mut self, checkpoint: CheckpointId) -> Self {
         self.expect_checkpoint = Some(checkpoint);
+        self
+    }
+
+    /// What becomes of what is pending in the children of the run that is answered.
+    pub fn pending_children(mut self, policy: PendingChildren) -> Self {
+        self.pending_children = policy;
         self
     }
 
@@ -135,6 +164,12 @@ impl ResumeTarget {
 
     pub fn task(mut self, task_id: TaskId) -> Self {
         self.task_id = Some(task_id);
+        self
+    }
+
+    /// The path of subgraph nodes from the root.
+    pub fn namespace(mut self, path: &[&str]) -> Self {
+        self.namespace = path.iter().map(|&node| node.into()).collect();
         self
     }
 

@@ -3,12 +3,13 @@
 //! A [`CompiledGraph`] cannot be built unchecked, and its digest names it and its components.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::channel::Reducer;
-use super::graph::{EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec};
-use super::ids::{ChannelName, Digest, EffectName, NodeId};
+use super::graph::{EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec, RetrySpec};
+use super::ids::{ChannelName, Digest, EffectName, NodeId, is_line};
 use super::json::{Json, JsonBounds};
 
 /// What a component says it needs, in its own names.
@@ -35,8 +36,8 @@ pub struct CompiledGraph {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompiledNode {
-    pub component: Digest,
-    /// From the node's own names to channels.
+    pub work: Work,
+    /// From the node's own names to channels; those of a subgraph are its channels.
     pub reads: BTreeMap<String, ChannelName>,
     pub writes: BTreeMap<String, ChannelName>,
     /// From labels to nodes; `None` is the end.
@@ -49,6 +50,34 @@ pub struct CompiledNode {
     /// Stop before the node's update counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupt_after: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetrySpec>,
+    /// Takes what went wrong when this node has failed for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<NodeId>,
+}
+
+/// What a node's tasks are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    Component(Digest),
+    /// A child run of this graph.
+    Subgraph {
+        graph: Digest,
+        /// The sub-agent's name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
+    },
+}
+
+impl Work {
+    /// Of the component or of the graph.
+    pub fn digest(&self) -> Digest {
+        match self {
+            Self::Component(digest) | Self::Subgraph { graph: digest, .. } => *digest,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,13 +105,14 @@ pub struct CompileError {
 }
 
 impl CompiledGraph {
-    /// `components`: for each of the spec's nodes, the digest that its component has and what that
-    /// component declares.
+    /// `components`: for each of the spec's nodes that has one, the digest of its component and what that
+    /// component declares. `subgraphs`: likewise, the graph and its digest.
     pub fn compile(
         spec: &GraphSpec,
         components: &BTreeMap<String, (Digest, NodeInfo)>,
+        subgraphs: &BTreeMap<String, (Digest, Arc<CompiledGraph>)>,
     ) -> Result<Self, CompileError> {
-        Compiler { spec, components }.compile()
+        Compiler { spec, components, subgraphs }.compile()
     }
 
     /// Names this graph and, through their digests, its components.
@@ -108,6 +138,7 @@ impl CompiledGraph {
 struct Compiler<'a> {
     spec: &'a GraphSpec,
     components: &'a BTreeMap<String, (Digest, NodeInfo)>,
+    subgraphs: &'a BTreeMap<String, (Digest, Arc<CompiledGraph>)>,
 }
 
 impl Compiler<'_> {
@@ -176,11 +207,10 @@ impl Compiler<'_> {
     }
 
     fn node(&self, at: &str, name: &str, node: &NodeSpec) -> Result<CompiledNode, CompileError> {
-        if node.graph.is_some() || node.agent.is_some() {
-            return Err(self.error(at, "subgraph nodes (graph, agent) are not supported by this version"));
-        }
-        let Some((component, info)) = self.components.get(name) else {
-            return Err(self.error(at, "a node needs a component: component = \"PATH or sha256:…\""));
+        let (work, info) = self.work(at, name, node)?;
+        let what = match &work {
+            Work::Component(_) => format!("the component {} {}", info.name, info.version),
+            Work::Subgraph { .. } => format!("the graph {}", info.name),
         };
         let declared = |kind: &'static str, names: &Names, declared: &BTreeSet<String>| {
             let mut seen = BTreeSet::new();
@@ -192,9 +222,7 @@ impl Compiler<'_> {
                     return Err(self.error(
                         &format!("{at}.{kind}.{own}"),
                         format!(
-                            "the component {} {} does not declare {own:?} there; it declares {}",
-                            info.name,
-                            info.version,
+                            "{what} does not declare {own:?} there; it declares {}",
                             listed(declared.iter())
                         ),
                     ));
@@ -249,15 +277,78 @@ impl Compiler<'_> {
             }
             effects.insert(own.to_owned(), EffectName::parse(effect).map_err(|e| self.error(&at, e))?);
         }
+        let on_error = match &node.on_error {
+            None => None,
+            Some(handler) if handler == name => {
+                let what = "a node cannot take its own failure; name another one";
+                return Err(self.error(&format!("{at}.on_error"), what));
+            }
+            Some(handler) => Some(self.node_named(&format!("{at}.on_error"), handler)?),
+        };
+        if let Some(retry) = &node.retry {
+            let at = format!("{at}.retry");
+            if !(1..=RetrySpec::ATTEMPTS_MAX).contains(&retry.attempts) {
+                let what = format!(
+                    "attempts is {}; it counts from 1 to {}",
+                    retry.attempts,
+                    RetrySpec::ATTEMPTS_MAX
+                );
+                return Err(self.error(&at, what));
+            }
+            if retry.backoff_ms > RetrySpec::BACKOFF_MS_MAX {
+                let what =
+                    format!("backoff_ms is {}; at most {}", retry.backoff_ms, RetrySpec::BACKOFF_MS_MAX);
+                return Err(self.error(&at, what));
+            }
+            if matches!(work, Work::Subgraph { .. }) {
+                let what = "a subgraph is not tried again as a whole; give its nodes a retry of their own";
+                return Err(self.error(&at, what));
+            }
+        }
         Ok(CompiledNode {
-            component: *component,
+            work,
             reads: channels("reads", &node.reads)?,
             writes,
             routes,
             effects,
             interrupt_before: node.interrupt_before,
             interrupt_after: node.interrupt_after,
+            retry: node.retry,
+            on_error,
         })
+    }
+
+    /// What the node's tasks are, and the names that this declares. A subgraph reads and writes its channels,
+    /// takes no route, and has effects of its own.
+    fn work(&self, at: &str, name: &str, node: &NodeSpec) -> Result<(Work, NodeInfo), CompileError> {
+        if node.component.is_some() && node.graph.is_some() {
+            return Err(self.error(at, "a node has either a component or a graph, not both"));
+        }
+        if let Some((graph, subgraph)) = self.subgraphs.get(name) {
+            let channels: BTreeSet<String> = subgraph.channels.keys().map(ToString::to_string).collect();
+            let info = NodeInfo {
+                name: subgraph.name.clone(),
+                reads: channels.clone(),
+                writes: channels,
+                ..NodeInfo::default()
+            };
+            if let Some(agent) = node.agent.as_ref().filter(|agent| !is_line(agent)) {
+                let what = format!("{agent:?} is no name: 1 to 255 bytes without control characters");
+                return Err(self.error(&format!("{at}.agent"), what));
+            }
+            return Ok((Work::Subgraph { graph: *graph, agent: node.agent.clone() }, info));
+        }
+        if node.agent.is_some() {
+            return Err(self.error(&format!("{at}.agent"), "an agent is a subgraph: the node needs a graph"));
+        }
+        match self.components.get(name) {
+            Some((component, info)) => Ok((Work::Component(*component), info.clone())),
+            None => {
+                let what = "a node needs a component or a graph: component = \"PATH or sha256:…\", or \
+                            graph = \"PATH\"";
+                Err(self.error(at, what))
+            }
+        }
     }
 
     fn effect(&self, at: &str, effect: &EffectSpec) -> Result<CompiledEffect, CompileError> {
@@ -312,7 +403,8 @@ impl Compiler<'_> {
     fn reachable(&self, graph: &CompiledGraph) -> Result<(), CompileError> {
         let mut reached: BTreeSet<&NodeId> = graph.entry.iter().collect();
         loop {
-            let routes = reached.iter().filter_map(|&id| graph.nodes.get(id)).flat_map(|n| n.routes.values());
+            let nodes = || reached.iter().filter_map(|&id| graph.nodes.get(id));
+            let routes = nodes().flat_map(|node| node.routes.values().chain([&node.on_error]));
             let edges = graph
                 .edges
                 .iter()
@@ -389,7 +481,7 @@ mod tests {
             .filter(|(_, node)| node.component.is_some())
             .map(|(name, _)| (name.clone(), (Digest::of(b"c"), info())))
             .collect();
-        CompiledGraph::compile(&spec, &components)
+        CompiledGraph::compile(&spec, &components, &BTreeMap::new())
     }
 
     #[test]
@@ -438,6 +530,21 @@ mod tests {
                 "no edge or route",
             ),
             ("name = 'g'\nentry = 'a'\n[nodes.a]", "nodes.a", "needs a component"),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nagent = 'b'",
+                "nodes.a.agent",
+                "a subgraph",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\non_error = 'a'",
+                "nodes.a.on_error",
+                "name another one",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nretry = { attempts = 0 }",
+                "nodes.a.retry",
+                "from 1 to 100",
+            ),
             (
                 "name = 'g'\nentry = ['a', 'b']\n[channels]\nc = { reducer = 'replace' }\n\
                  [nodes.a]\ncomponent = 'x'\nwrites = { x = 'c' }\n[nodes.b]\ncomponent = 'x'\nwrites = { x = 'c' }",

@@ -39,6 +39,10 @@ kinds! {
     KeyConflict = "key-conflict",
     InDoubt = "in-doubt",
     Expired = "expired",
+    /// Somebody called it off.
+    Cancelled = "cancelled",
+    /// It was there once, and its thread was pruned since.
+    Pruned = "pruned",
     /// Determinism settings or the engine changed under a paused task.
     EngineMismatch = "engine-mismatch",
     /// Somebody else runs this thread, or it waits for something else.

@@ -93,10 +93,10 @@ pub struct NodeSpec {
     /// A path (from the graph file's folder) or the digest of an installed component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub component: Option<String>,
-    /// A path to a graph file: the node is a child run.
+    /// A path to a graph file, or the digest of a graph that is kept: each activation is a child run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub graph: Option<String>,
-    /// The sub-agent's name, for a subgraph.
+    /// The sub-agent's name, for a subgraph; shown with what it asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     #[serde(skip_serializing_if = "Names::is_empty")]
@@ -114,6 +114,37 @@ pub struct NodeSpec {
     /// Stop before the node's update counts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupt_after: bool,
+    /// What follows when an attempt fails in a way that another may not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetrySpec>,
+    /// The node that is sent what went wrong, as `{"error": …, "node": …}`, when this one has failed for good;
+    /// without it, the run fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<String>,
+}
+
+/// How often, and how soon, a node is tried again after a failure that may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetrySpec {
+    /// All attempts, the first one included.
+    pub attempts: u32,
+    /// How long to wait before the second; each wait after it is twice as long, up to an hour.
+    #[serde(default)]
+    pub backoff_ms: u64,
+}
+
+impl RetrySpec {
+    /// More would hide a fault rather than outlive one.
+    pub const ATTEMPTS_MAX: u32 = 100;
+    pub const BACKOFF_MS_MAX: u64 = 3_600_000;
+
+    /// How long to wait after so many failures, if there is another attempt.
+    pub fn wait_ms(&self, failures: u32) -> Option<u64> {
+        let doubled = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
+        let wait = self.backoff_ms.saturating_mul(doubled).min(Self::BACKOFF_MS_MAX);
+        (failures < self.attempts).then_some(wait)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,6 +250,29 @@ impl NodeSpec {
     /// `component`: a path, or a digest.
     pub fn component(component: impl ToString) -> Self {
         Self { component: Some(component.to_string()), ..Self::default() }
+    }
+
+    /// `graph`: a path to a graph file, or the digest of a graph that is kept.
+    pub fn subgraph(graph: impl ToString) -> Self {
+        Self { graph: Some(graph.to_string()), ..Self::default() }
+    }
+
+    /// The sub-agent's name.
+    pub fn agent(mut self, name: &str) -> Self {
+        self.agent = Some(name.into());
+        self
+    }
+
+    /// `attempts`: all, the first one included.
+    pub fn retry(mut self, attempts: u32, backoff_ms: u64) -> Self {
+        self.retry = Some(RetrySpec { attempts, backoff_ms });
+        self
+    }
+
+    /// Sends what went wrong to this node, instead of failing the run.
+    pub fn on_error(mut self, node: &str) -> Self {
+        self.on_error = Some(node.into());
+        self
     }
 
     pub fn reads(mut self, names: &[&str]) -> Self {

@@ -94,6 +94,14 @@ impl TaskId {
     }
 }
 
+impl RunId {
+    /// A child run's, by the task that starts it and how often the task was begun anew: started again after
+    /// a crash, it is the same run.
+    pub fn derive(task: TaskId, generation: u32) -> Self {
+        Self(Uuid::new_v5(&DERIVED, format!("run/{task}/{generation}").as_bytes()))
+    }
+}
+
 impl InterruptId {
     /// `order` is the node's own count for its own questions, and the journal's index for the host's;
     /// `time` counts those from 0 that the host asks about one entry.

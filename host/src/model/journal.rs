@@ -28,6 +28,8 @@ pub enum Call {
         input: Json,
     },
     Steering,
+    /// No call: another attempt begins here, after one that failed. It gives the guest's clock a time.
+    Attempt,
 }
 
 impl Call {
@@ -36,7 +38,7 @@ impl Call {
         match self {
             Self::Interrupt { question } => std::slice::from_ref(question),
             Self::InterruptAll { questions } => questions,
-            Self::Effect { .. } | Self::Steering => &[],
+            Self::Effect { .. } | Self::Steering | Self::Attempt => &[],
         }
     }
 
@@ -46,6 +48,7 @@ impl Call {
             Self::InterruptAll { .. } => "interrupt-all",
             Self::Effect { .. } => "effect",
             Self::Steering => "steering",
+            Self::Attempt => "attempt",
         }
     }
 }
@@ -57,6 +60,8 @@ pub enum Reply {
     Answers(Vec<Option<Json>>),
     Effect(EffectReply),
     Steering(Vec<Instruction>),
+    /// To [`Call::Attempt`].
+    Attempt,
 }
 
 /// How far an effect got.
@@ -70,6 +75,8 @@ pub enum EffectReply {
         answer: Option<Json>,
     },
     Known(EffectOutcome),
+    /// It failed, and another attempt may send it again; what the guest saw.
+    Retryable(EffectOutcome),
 }
 
 /// How an effect ended, as the guest sees it.
@@ -105,8 +112,9 @@ impl Entry {
     pub fn is_settled(&self) -> bool {
         match &self.reply {
             Reply::Answers(answers) => answers.iter().all(Option::is_some),
-            Reply::Effect(EffectReply::Known(_)) | Reply::Steering(_) => true,
-            Reply::Effect(_) => false,
+            Reply::Effect(EffectReply::Known(_) | EffectReply::Retryable(_)) => true,
+            Reply::Steering(_) | Reply::Attempt => true,
+            Reply::Effect(EffectReply::Begun | EffectReply::Asked { .. }) => false,
         }
     }
 
@@ -116,7 +124,7 @@ impl Entry {
         match &self.reply {
             Reply::Answers(answers) => answers.iter().all(Option::is_some),
             Reply::Effect(EffectReply::Asked { answer, .. }) => answer.is_some(),
-            Reply::Effect(_) | Reply::Steering(_) => true,
+            Reply::Effect(_) | Reply::Steering(_) | Reply::Attempt => true,
         }
     }
 }
@@ -220,9 +228,45 @@ impl Journal {
         self.cursor < self.entries.len()
     }
 
-    /// Back to the start, for another attempt.
-    pub fn rewind(&mut self) {
+    /// Back to the start, for another instantiation. Says when the attempt begins that it is part of, if it
+    /// begins before the first call.
+    pub fn rewind(&mut self) -> Option<Timestamp> {
         self.cursor = 0;
+        self.pass_attempts()
+    }
+
+    /// Goes past where attempts begin, and says when the last of them does.
+    fn pass_attempts(&mut self) -> Option<Timestamp> {
+        let mut at = None;
+        while let Some(entry) = self.entries.get(self.cursor).filter(|entry| entry.call == Call::Attempt) {
+            at = at.max(Some(entry.at));
+            self.cursor += 1;
+        }
+        at
+    }
+
+    /// Begins another attempt after one that failed: answers, and effects that are done or failed for good,
+    /// stay up to the first effect that may be sent again or question that nobody answered; what came of that
+    /// is cut off. Returns how many entries are left of what was there.
+    pub fn retry(&mut self, at: Timestamp) -> usize {
+        let open = |entry: &Entry| match &entry.reply {
+            Reply::Effect(EffectReply::Retryable(_)) => true,
+            Reply::Effect(EffectReply::Asked { answer, .. }) => answer.is_none(),
+            Reply::Answers(answers) => answers.iter().any(Option::is_none),
+            _ => false,
+        };
+        let kept = self.entries.iter().position(open).unwrap_or(self.entries.len());
+        self.cut(kept);
+        self.entries.push(Entry { call: Call::Attempt, reply: Reply::Attempt, at });
+        kept
+    }
+
+    /// Drops the entries from `index` on; what is asked from there has new ids.
+    pub fn cut(&mut self, index: usize) {
+        self.entries.truncate(index);
+        self.durable = self.durable.min(index);
+        self.cursor = 0;
+        self.generation += 1;
     }
 
     /// Takes one call and says what is known of it.
@@ -234,8 +278,11 @@ impl Journal {
         if entry.call != *call {
             return Next::Diverged(self.divergence(index, entry, Some(call)));
         }
+        let (reply, at) = (entry.reply.clone(), entry.at);
         self.cursor += 1;
-        Next::Recorded { index, reply: entry.reply.clone(), at: entry.at }
+        // The attempt that begins behind this call has begun before the next is made.
+        let at = self.pass_attempts().map_or(at, |begun| at.max(begun));
+        Next::Recorded { index, reply, at }
     }
 
     /// Takes down a call that [`Self::next`] called fresh.
@@ -267,7 +314,7 @@ impl Journal {
                 }
             }
             Reply::Effect(EffectReply::Asked { answer: slot, .. }) => *slot = Some(answer),
-            Reply::Effect(_) | Reply::Steering(_) => return,
+            Reply::Effect(_) | Reply::Steering(_) | Reply::Attempt => return,
         }
         entry.at = entry.at.max(at);
     }

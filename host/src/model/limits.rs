@@ -47,6 +47,8 @@ pub struct Limits {
     pub steps: u32,
     /// Tasks of one step.
     pub step_tasks: u32,
+    /// Subgraphs within subgraphs.
+    pub subgraph_depth: u32,
     /// A component's file.
     pub component_bytes: u64,
     /// Tasks that run at once in this process.
@@ -78,6 +80,7 @@ impl Default for Limits {
             interrupts: 1_000,
             steps: 10_000,
             step_tasks: 1_000,
+            subgraph_depth: 16,
             component_bytes: 64 * MIB,
             tasks_at_once: 64,
             compiles_at_once: 2,

@@ -66,6 +66,8 @@ pub trait Outside: Send + Sync {
 pub enum Performed {
     /// Known, and when; the sandbox settles it in the journal and goes on.
     Known(EffectOutcome, Timestamp),
+    /// Likewise, and another attempt after this one may send it again.
+    Retryable(EffectOutcome, Timestamp),
     /// A person is asked first: the sandbox settles the entry as asked, and the attempt pauses.
     Ask(InterruptKind),
     /// The attempt fails with this.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::attempt::Performed;
 use super::bindings::holdpoint::node::effects::{EffectError, Host};
-use super::guest::{Guest, Recalled, damaged};
+use super::guest::{Guest, Recalled, Task, damaged};
 use super::stop::{Stop, take_json};
 use crate::model::error::Kind;
+use crate::model::ids::Timestamp;
 use crate::model::journal::{Call, EffectOutcome, EffectReply, Reply};
 
 const NAME_CHARS_MAX: usize = 255;
@@ -37,7 +38,7 @@ impl Host for Guest {
         let call = Call::Effect { name: name.clone(), key: key.clone(), input: input.clone() };
         let index = match self.recall(&call)? {
             Recalled::Known { index, reply: Reply::Effect(reply), at } => match reply {
-                EffectReply::Known(outcome) => {
+                EffectReply::Known(outcome) | EffectReply::Retryable(outcome) => {
                     self.clock.advance_to(at);
                     return Ok(told(outcome));
                 }
@@ -53,10 +54,12 @@ impl Host for Guest {
         let outside = Arc::clone(&task.outside);
         match outside.perform(index, &name, &key, &input).await {
             Performed::Known(outcome, at) => {
-                let reply = Reply::Effect(EffectReply::Known(outcome.clone()));
-                task.journal().settle(index, reply, at);
-                self.clock.advance_to(at);
-                Ok(told(outcome))
+                let reply = EffectReply::Known(outcome.clone());
+                Ok(self.settle(&task, index, (reply, at), outcome))
+            }
+            Performed::Retryable(outcome, at) => {
+                let reply = EffectReply::Retryable(outcome.clone());
+                Ok(self.settle(&task, index, (reply, at), outcome))
             }
             Performed::Ask(kind) => {
                 let reply = Reply::Effect(EffectReply::Asked { kind, answer: None });
@@ -66,6 +69,20 @@ impl Host for Guest {
             Performed::Refused(error) => Err(Stop::failed(error).into()),
             Performed::Fault => Err(Stop::Fault.into()),
         }
+    }
+}
+
+impl Guest {
+    fn settle(
+        &mut self,
+        task: &Task,
+        index: usize,
+        (reply, at): (EffectReply, Timestamp),
+        outcome: EffectOutcome,
+    ) -> Result<String, EffectError> {
+        task.journal().settle(index, Reply::Effect(reply), at);
+        self.clock.advance_to(at);
+        told(outcome)
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::model::checkpoint::{
     Answer, ChannelRow, CheckpointRow, EffectRow, InterruptRow, JournalRow, RunRow, SteeringRow, TaskRow,
+    Withdrawal,
 };
-use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, TenantId, ThreadId, Timestamp};
+use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, TaskId, TenantId, ThreadId, Timestamp};
 use crate::model::json::Json;
 use crate::model::{ErrorRecord, RunStatus};
 
@@ -59,10 +60,20 @@ pub enum Write {
         error: Option<ErrorRecord>,
         ended_at: Option<Timestamp>,
     },
+    /// The latest checkpoint of a child run.
+    RunHead {
+        run: RunId,
+        head: CheckpointId,
+    },
     Checkpoint(CheckpointRow),
     Channel(ChannelRow),
     /// Inserted, or put in the place of what stands for this task.
     Task(TaskRow),
+    /// Entries of a task's journal are dropped, from `kept` on; before others are put there.
+    Cut {
+        task: TaskId,
+        kept: usize,
+    },
     /// Inserted, or put in the place of what stands at this index.
     Journal(JournalRow),
     /// Inserted, or its state put in the place of what stands for this scope.
@@ -73,10 +84,10 @@ pub enum Write {
         interrupt: InterruptId,
         answer: Answer,
     },
+    /// As an answer.
     Withdraw {
         interrupt: InterruptId,
-        at: Timestamp,
-        reason: String,
+        withdrawal: Withdrawal,
     },
     Steer(SteeringRow),
     /// A request was carried out; the reply is repeated to whoever sends it again. Without one, it was

@@ -5,8 +5,8 @@ use super::error::StoreError;
 use super::reader::tenant;
 use super::write::{Pen, Stop};
 use super::{Store, sql};
-use crate::model::checkpoint::{Answer, InterruptRow, InterruptState};
-use crate::model::ids::{InterruptId, TenantId, ThreadId, Timestamp};
+use crate::model::checkpoint::{Answer, InterruptRow, InterruptState, Withdrawal};
+use crate::model::ids::{InterruptId, TenantId, ThreadId};
 use crate::model::interrupt::InterruptKind;
 use crate::model::json::Json;
 
@@ -14,7 +14,7 @@ macro_rules! columns {
     () => {
         "i.interrupt, i.run, i.task, i.node, i.boundary, i.checkpoint, i.kind, i.asked_order, i.entry, i.place, \
          i.payload, i.answer_schema, i.asked_at, i.expires_at, i.default_answer, i.state, i.settled_at, \
-         i.answer, i.answered_by, i.reason"
+         i.settled_by, i.answer, i.reason"
     };
 }
 
@@ -42,10 +42,10 @@ pub(super) const BY_NUMBER: &str = concat!(
 );
 const INSERT: &str = "INSERT INTO interrupts (tenant, interrupt, thread, run, task, node, boundary, checkpoint, \
         kind, asked_order, entry, place, payload, answer_schema, asked_at, expires_at, default_answer, state, \
-        settled_at, answer, answered_by, reason) \
+        settled_at, settled_by, answer, reason) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
 // Only what is pending can be settled: of two answers one finds no row.
-pub(super) const SETTLE: &str = "UPDATE interrupts SET state = ?4, settled_at = ?5, answer = ?6, answered_by = ?7, \
+pub(super) const SETTLE: &str = "UPDATE interrupts SET state = ?4, settled_at = ?5, settled_by = ?6, answer = ?7, \
         reason = ?8 \
     WHERE tenant = ?1 AND interrupt = ?2 AND thread = ?3 AND state = 'pending'";
 
@@ -83,8 +83,8 @@ pub(super) async fn insert(pen: &mut Pen<'_>, row: &InterruptRow) -> Result<(), 
         .bind(row.default_answer.as_ref().map(Json::as_str))
         .bind(state.state)
         .bind(state.at)
-        .bind(state.answer)
         .bind(state.by)
+        .bind(state.answer)
         .bind(state.reason);
     pen.one_row(sql).await
 }
@@ -96,10 +96,9 @@ pub(super) async fn answer(pen: &mut Pen<'_>, interrupt: InterruptId, answer: &A
 pub(super) async fn withdraw(
     pen: &mut Pen<'_>,
     interrupt: InterruptId,
-    at: Timestamp,
-    reason: &str,
+    withdrawal: &Withdrawal,
 ) -> Result<(), Stop> {
-    settle(pen, interrupt, Settled::withdrawn(at, reason)).await
+    settle(pen, interrupt, Settled::withdrawn(withdrawal)).await
 }
 
 async fn settle(pen: &mut Pen<'_>, interrupt: InterruptId, to: Settled<'_>) -> Result<(), Stop> {
@@ -109,8 +108,8 @@ async fn settle(pen: &mut Pen<'_>, interrupt: InterruptId, to: Settled<'_>) -> R
         .bind(pen.thread)
         .bind(to.state)
         .bind(to.at)
-        .bind(to.answer)
         .bind(to.by)
+        .bind(to.answer)
         .bind(to.reason);
     match pen.change(sql).await? {
         1 => Ok(()),
@@ -133,7 +132,7 @@ impl<'a> Settled<'a> {
         match state {
             InterruptState::Pending => Self { state: "pending", ..Self::default() },
             InterruptState::Answered(answer) => Self::answered(answer),
-            InterruptState::Withdrawn { at, reason } => Self::withdrawn(*at, reason),
+            InterruptState::Withdrawn(withdrawal) => Self::withdrawn(withdrawal),
         }
     }
 
@@ -143,12 +142,18 @@ impl<'a> Settled<'a> {
             at: Some(answer.at.0),
             answer: Some(answer.value.as_str()),
             by: answer.by.as_deref(),
-            reason: None,
+            reason: answer.reason.as_deref(),
         }
     }
 
-    fn withdrawn(at: Timestamp, reason: &'a str) -> Self {
-        Self { state: "withdrawn", at: Some(at.0), reason: Some(reason), ..Self::default() }
+    fn withdrawn(withdrawal: &'a Withdrawal) -> Self {
+        Self {
+            state: "withdrawn",
+            at: Some(withdrawal.at.0),
+            by: withdrawal.by.as_deref(),
+            answer: None,
+            reason: Some(&withdrawal.reason),
+        }
     }
 }
 
@@ -174,11 +179,14 @@ pub(super) fn read(row: &Columns<'_>) -> Result<InterruptRow, StoreError> {
             "answered" => InterruptState::Answered(Answer {
                 value: row.json("answer")?,
                 at: row.at("settled_at")?,
-                by: row.get("answered_by")?,
+                by: row.get("settled_by")?,
+                reason: row.get("reason")?,
             }),
-            "withdrawn" => {
-                InterruptState::Withdrawn { at: row.at("settled_at")?, reason: row.text("reason")? }
-            }
+            "withdrawn" => InterruptState::Withdrawn(Withdrawal {
+                at: row.at("settled_at")?,
+                by: row.get("settled_by")?,
+                reason: row.text("reason")?,
+            }),
             _ => return Err(row.wrong("state", "none of pending, answered, withdrawn")),
         },
     })

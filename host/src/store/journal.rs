@@ -31,6 +31,8 @@ const PUT: &str = "INSERT INTO journal (tenant, task, entry, call, reply_kind, r
     ON CONFLICT (tenant, task, entry) DO UPDATE SET call = excluded.call, reply_kind = excluded.reply_kind, \
         reply = excluded.reply, at = excluded.at";
 
+const CUT: &str = "DELETE FROM journal WHERE tenant = ?1 AND task = ?2 AND entry >= ?3";
+
 impl Store {
     /// A task's journal, answers included.
     pub async fn journal(&self, tenant: &TenantId, task: TaskId) -> Result<Vec<JournalRow>, StoreError> {
@@ -49,7 +51,9 @@ pub(super) async fn put(pen: &mut Pen<'_>, row: &JournalRow) -> Result<(), Stop>
         Reply::Effect(EffectReply::Begun) => ("begun", None),
         Reply::Effect(EffectReply::Asked { kind, .. }) => ("asked", Some(kind.as_str().to_owned())),
         Reply::Effect(EffectReply::Known(outcome)) => ("known", Some(encode(outcome)?)),
+        Reply::Effect(EffectReply::Retryable(outcome)) => ("retryable", Some(encode(outcome)?)),
         Reply::Steering(instructions) => ("steering", Some(encode(instructions)?)),
+        Reply::Attempt => ("attempt", None),
     };
     let sql = sql(PUT)
         .bind(pen.tenant)
@@ -60,6 +64,12 @@ pub(super) async fn put(pen: &mut Pen<'_>, row: &JournalRow) -> Result<(), Stop>
         .bind(reply)
         .bind(row.entry.at.0);
     pen.one_row(sql).await
+}
+
+/// Drops a task's entries from `kept` on.
+pub(super) async fn cut(pen: &mut Pen<'_>, task: TaskId, kept: usize) -> Result<(), Stop> {
+    pen.change(sql(CUT).bind(pen.tenant).bind(task.blob()).bind(int(kept))).await?;
+    Ok(())
 }
 
 /// Questions by the journal entry that asked them, in the order of their places. Where an entry was cut
@@ -120,8 +130,10 @@ pub(super) fn read(row: &Columns<'_>, questions: &Questions<'_>) -> Result<Journ
             Reply::Effect(EffectReply::Asked { kind, answer: answer.map(value) })
         }
         "known" => Reply::Effect(EffectReply::Known(row.decoded("reply")?)),
+        "retryable" => Reply::Effect(EffectReply::Retryable(row.decoded("reply")?)),
         "steering" => Reply::Steering(row.decoded("reply")?),
-        _ => return Err(row.wrong("reply_kind", "none of answers, begun, asked, known, steering")),
+        "attempt" => Reply::Attempt,
+        _ => return Err(row.wrong("reply_kind", "no kind of reply")),
     };
     Ok(JournalRow { task, index, entry: Entry { call, reply, at } })
 }
@@ -145,7 +157,8 @@ impl StoredCall {
             "interrupt-all" => self.questions.map(|all| Call::InterruptAll { questions: all }),
             "effect" => (|| Some(Call::Effect { name: self.name?, key: self.key?, input: self.input? }))(),
             "steering" => Some(Call::Steering),
-            _ => return Err("none of interrupt, interrupt-all, effect, steering"),
+            "attempt" => Some(Call::Attempt),
+            _ => return Err("none of interrupt, interrupt-all, effect, steering, attempt"),
         };
         call.ok_or("a part of it is missing")
     }

@@ -43,7 +43,7 @@ pub use components::ComponentRow;
 pub use error::{CommitError, StoreError};
 pub use open::OpenOptions;
 pub use requests::RequestRow;
-pub use snapshot::ThreadSnapshot;
+pub use snapshot::{RunSnapshot, ThreadSnapshot};
 pub use threads::{Lease, LeaseState, ThreadFilter, ThreadRow};
 
 use crate::model::ids::TenantId;

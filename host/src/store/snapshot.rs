@@ -1,14 +1,20 @@
-//! Everything that a resume needs of a thread, as it is at one moment. Six statements, each by key:
-//! neither other threads nor the thread's own past make it dearer.
+//! Everything that a resume needs of a thread, as it is at one moment. Six statements, and five more for
+//! each child run that is not done; each by key: neither other threads nor the thread's own past make it
+//! dearer.
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use sqlx::{Sqlite, Transaction};
 
 use super::codec::BlobId;
 use super::error::StoreError;
 use super::journal::Questions;
+use super::reader::View;
 use super::threads::Lease;
 use super::{Store, checkpoints, interrupts, journal, runs, sql, tasks, threads};
 use crate::model::RunStatus;
 use crate::model::checkpoint::{
-    CheckpointKind, CheckpointRow, InterruptRow, JournalRow, RunRow, TaskRow, Version,
+    CheckpointKind, CheckpointRow, InterruptRow, JournalRow, RunRow, TaskRow, TaskState, Version,
 };
 use crate::model::ids::{CheckpointId, RunId, TenantId, ThreadId, Timestamp};
 
@@ -16,28 +22,40 @@ pub(super) const THREAD: &str = "SELECT h.name, h.tenant, h.thread, h.secret, h.
         h.status, h.run, h.version \
     FROM tenants n JOIN threads h ON h.tenant = n.tenant WHERE n.name = ?1 AND h.name = ?2";
 
+/// Damage could make runs each other's children; this is deeper than any limit allows.
+const DEPTH_MAX: usize = 256;
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadSnapshot {
+    /// The latest checkpoint of the latest root run.
     pub head: CheckpointId,
     pub epoch: i64,
     pub lease: Option<Lease>,
     pub secret: [u8; 32],
     pub status: RunStatus,
-    /// The latest root run.
-    pub run: RunRow,
-    /// The head; a pause has its boundary's plan and channels filled in.
-    pub checkpoint: CheckpointRow,
-    /// The head itself, or the boundary that it is a pause of.
-    pub boundary: CheckpointId,
-    pub boundary_created_at: Timestamp,
     /// The highest number that a boundary of this thread ever had.
     pub version: Version,
+    /// The latest root run.
+    pub root: RunSnapshot,
+}
+
+/// One run of the tree, as far as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunSnapshot {
+    pub run: RunRow,
+    /// Its latest; a pause has its boundary's plan and channels filled in.
+    pub checkpoint: CheckpointRow,
+    /// That checkpoint itself, or the boundary that it is a pause of.
+    pub boundary: CheckpointId,
+    pub boundary_created_at: Timestamp,
     /// Of that boundary, in the plan's order.
     pub tasks: Vec<TaskRow>,
     /// Of its tasks that are not finished, by task and entry; answers are filled in.
     pub journal: Vec<JournalRow>,
     /// Of that boundary, whatever became of them, by task, entry and place.
     pub interrupts: Vec<InterruptRow>,
+    /// Those of its tasks that are not finished, in the plan's order.
+    pub children: Vec<RunSnapshot>,
 }
 
 impl Store {
@@ -59,53 +77,93 @@ impl Store {
         let Some(((tenant_key, key), (head, run), lease, (secret, status, version))) = found else {
             return Ok(None);
         };
-        let dangling = |file: &str, what: String| StoreError::Corrupt {
-            file: file.to_owned(),
-            table: "threads",
-            row: thread.to_string(),
-            what,
-        };
-
-        let sql_head = sql(checkpoints::BY_NUMBER).bind(key).bind(head.blob());
-        let checkpoint = view
-            .find("checkpoints", sql_head, |row| {
-                Ok((checkpoints::read(row)?, row.at("boundary_created_at")?))
-            })
-            .await?;
-        let (checkpoint, boundary_created_at) =
-            checkpoint.ok_or_else(|| dangling(view.file(), format!("its head {head} is not there")))?;
-        let boundary = match checkpoint.kind {
-            CheckpointKind::Boundary => head,
-            CheckpointKind::Pause { boundary } => boundary,
-        };
-
+        let mut tree = Tree { view: &mut view, thread, key };
         let sql_run = sql(runs::BY_NUMBER).bind(tenant_key).bind(run.blob());
-        let run_row = view.find("runs", sql_run, runs::read).await?;
-        let run = run_row.ok_or_else(|| dangling(view.file(), format!("its run {run} is not there")))?;
-
-        let of_boundary = |statement| sql(statement).bind(key).bind(boundary.blob());
-        let tasks = view.list("tasks", of_boundary(tasks::BY_NUMBER), tasks::read).await?;
-        let interrupts =
-            view.list("interrupts", of_boundary(interrupts::BY_NUMBER), interrupts::read).await?;
-        let questions = Questions::of(&interrupts);
-        let journal = view
-            .list("journal", of_boundary(journal::BY_NUMBER), |row| journal::read(row, &questions))
-            .await?;
-
+        let row = tree.view.find("runs", sql_run, runs::read).await?;
+        let row = row.ok_or_else(|| tree.dangling(format!("its run {run} is not there")))?;
+        let root = tree.run(row, head, 0).await?;
         Ok(Some(ThreadSnapshot {
             head,
             epoch: lease.epoch,
             lease: lease.lease,
             secret,
             status,
-            run,
-            checkpoint,
-            boundary,
-            boundary_created_at,
             version,
-            tasks,
-            journal,
-            interrupts,
+            root,
         }))
+    }
+}
+
+struct Tree<'a> {
+    view: &'a mut View<Transaction<'static, Sqlite>>,
+    thread: &'a ThreadId,
+    key: i64,
+}
+
+impl Tree<'_> {
+    fn run(
+        &mut self,
+        run: RunRow,
+        head: CheckpointId,
+        depth: usize,
+    ) -> BoxFuture<'_, Result<RunSnapshot, StoreError>> {
+        async move {
+            let sql_head = sql(checkpoints::BY_NUMBER).bind(self.key).bind(head.blob());
+            let checkpoint = self
+                .view
+                .find("checkpoints", sql_head, |row| {
+                    Ok((checkpoints::read(row)?, row.at("boundary_created_at")?))
+                })
+                .await?;
+            let (checkpoint, boundary_created_at) = checkpoint
+                .ok_or_else(|| self.dangling(format!("the head {head} of run {} is not there", run.run)))?;
+            let boundary = match checkpoint.kind {
+                CheckpointKind::Boundary => head,
+                CheckpointKind::Pause { boundary } => boundary,
+            };
+            let key = self.key;
+            let of_boundary = |statement| sql(statement).bind(key).bind(boundary.blob());
+            let tasks = self.view.list("tasks", of_boundary(tasks::BY_NUMBER), tasks::read).await?;
+            let interrupts =
+                self.view.list("interrupts", of_boundary(interrupts::BY_NUMBER), interrupts::read).await?;
+            let questions = Questions::of(&interrupts);
+            let journal = self
+                .view
+                .list("journal", of_boundary(journal::BY_NUMBER), |row| journal::read(row, &questions))
+                .await?;
+            let is_parent =
+                |task: &TaskRow| task.child.is_some() && !matches!(task.state, TaskState::Finished(_));
+            let mut children = Vec::new();
+            if tasks.iter().any(is_parent) {
+                if depth == DEPTH_MAX {
+                    return Err(self.dangling(format!("run {} is {DEPTH_MAX} levels deep", run.run)));
+                }
+                for row in self.view.list("runs", of_boundary(runs::OF_BOUNDARY), runs::read).await? {
+                    let head =
+                        row.head.ok_or_else(|| self.dangling(format!("run {} has no head", row.run)))?;
+                    children.push(self.run(row, head, depth + 1).await?);
+                }
+            }
+            Ok(RunSnapshot {
+                run,
+                checkpoint,
+                boundary,
+                boundary_created_at,
+                tasks,
+                journal,
+                interrupts,
+                children,
+            })
+        }
+        .boxed()
+    }
+
+    fn dangling(&self, what: String) -> StoreError {
+        StoreError::Corrupt {
+            file: self.view.file().to_owned(),
+            table: "threads",
+            row: self.thread.to_string(),
+            what,
+        }
     }
 }

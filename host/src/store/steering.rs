@@ -1,6 +1,6 @@
 //! Instructions: what people added beside their answers, or to a live run.
 
-use super::codec::{BlobId, Columns};
+use super::codec::{BlobId, Columns, encode};
 use super::error::StoreError;
 use super::reader::thread;
 use super::write::{Pen, Stop};
@@ -8,23 +8,24 @@ use super::{Store, sql};
 use crate::model::checkpoint::SteeringRow;
 use crate::model::ids::{RunId, TenantId, ThreadId};
 
-pub(super) const OF_RUN: &str = concat!(
+pub(super) const OF_RUNS: &str = concat!(
     "SELECT s.seq, s.run, s.id, s.task, s.interrupt, s.actor, s.text, s.at FROM steering s WHERE s.thread = ",
     thread!(),
-    " AND s.run = ?3 ORDER BY s.seq"
+    " AND s.run IN (SELECT unhex(value) FROM json_each(?3)) ORDER BY s.seq"
 );
 const INSERT: &str = "INSERT INTO steering (thread, run, id, task, interrupt, actor, text, at) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 impl Store {
-    /// All instructions of a run, the oldest first.
+    /// All instructions of these runs, the oldest first.
     pub async fn steering(
         &self,
         tenant: &TenantId,
         thread: &ThreadId,
-        run: RunId,
+        runs: &[RunId],
     ) -> Result<Vec<SteeringRow>, StoreError> {
-        let sql = sql(OF_RUN).bind(tenant.as_str()).bind(thread.as_str()).bind(run.blob());
+        let hexes: Vec<String> = runs.iter().map(|run| run.0.simple().to_string()).collect();
+        let sql = sql(OF_RUNS).bind(tenant.as_str()).bind(thread.as_str()).bind(encode(&hexes)?);
         self.view().await?.list("steering", sql, read).await
     }
 }

@@ -17,8 +17,8 @@ macro_rules! list {
     () => {
         concat!(
             "SELECT h.name, h.status, h.head, h.run, h.created_at, c.created_at AS updated_at, g.name AS graph, \
-                 (SELECT count(*) FROM interrupts i WHERE i.thread = h.thread AND i.state = 'pending' \
-                      AND i.boundary = coalesce(c.boundary, c.checkpoint)) AS pending \
+                 (SELECT count(*) FROM interrupts i WHERE i.thread = h.thread AND i.state = 'pending') \
+                 AS pending \
              FROM threads h \
                  LEFT JOIN checkpoints c ON c.thread = h.thread AND c.checkpoint = h.head \
                  LEFT JOIN runs r ON r.tenant = h.tenant AND r.run = h.run \

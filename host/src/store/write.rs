@@ -260,14 +260,16 @@ async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
         Write::RunStatus { run, status, error, ended_at } => {
             runs::set_status(pen, *run, *status, error.as_ref(), *ended_at).await
         }
+        Write::RunHead { run, head } => runs::set_head(pen, *run, *head).await,
         Write::Checkpoint(row) => checkpoints::insert(pen, row).await,
         Write::Channel(row) => channels::insert(pen, row).await,
         Write::Task(row) => tasks::put(pen, row).await,
+        Write::Cut { task, kept } => journal::cut(pen, *task, *kept).await,
         Write::Journal(row) => journal::put(pen, row).await,
         Write::Effect(row) => effects::put(pen, row).await,
         Write::Interrupt(row) => interrupts::insert(pen, row).await,
         Write::Answer { interrupt, answer } => interrupts::answer(pen, *interrupt, answer).await,
-        Write::Withdraw { interrupt, at, reason } => interrupts::withdraw(pen, *interrupt, *at, reason).await,
+        Write::Withdraw { interrupt, withdrawal } => interrupts::withdraw(pen, *interrupt, withdrawal).await,
         Write::Steer(row) => steering::insert(pen, row).await,
         Write::Request { request_id, command, at, reply } => {
             requests::put(pen, request_id, *command, *at, reply.as_ref()).await
@@ -280,14 +282,15 @@ fn rank(write: &Write) -> u8 {
         Write::Run(_) => 0,
         Write::RunStatus { .. } => 1,
         Write::Checkpoint(_) => 2,
-        Write::Channel(_) => 3,
-        Write::Task(_) => 4,
-        Write::Journal(_) => 5,
-        Write::Effect(_) => 6,
-        Write::Interrupt(_) => 7,
-        Write::Answer { .. } | Write::Withdraw { .. } => 8,
-        Write::Steer(_) => 9,
-        Write::Request { .. } => 10,
+        Write::RunHead { .. } => 3,
+        Write::Channel(_) => 4,
+        Write::Task(_) => 5,
+        Write::Cut { .. } | Write::Journal(_) => 6,
+        Write::Effect(_) => 7,
+        Write::Interrupt(_) => 8,
+        Write::Answer { .. } | Write::Withdraw { .. } => 9,
+        Write::Steer(_) => 10,
+        Write::Request { .. } => 11,
     }
 }
 
@@ -299,9 +302,11 @@ impl Display for Noun<'_> {
         match self.0 {
             Write::Run(row) => write!(f, "run {} of graph {}", row.run, row.graph),
             Write::RunStatus { run, .. } => write!(f, "status of run {run}"),
+            Write::RunHead { run, head } => write!(f, "head {head} of run {run}"),
             Write::Checkpoint(row) => write!(f, "checkpoint {}", row.checkpoint),
             Write::Channel(row) => write!(f, "channel {} at version {}", row.channel, row.version),
             Write::Task(row) => write!(f, "task {}", row.task),
+            Write::Cut { task, kept } => write!(f, "cut of task {task} from entry {kept}"),
             Write::Journal(row) => write!(f, "journal entry {} of task {}", row.index, row.task),
             Write::Effect(row) => write!(f, "effect {} of node {}", row.scope.effect, row.scope.node),
             Write::Interrupt(row) => write!(f, "interrupt {}", row.interrupt),

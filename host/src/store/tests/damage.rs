@@ -24,8 +24,10 @@ async fn check(statement: &'static str, table: &str, what: &str) {
         index,
         node: node("a"),
         component: Digest::of(b"c"),
+        child: None,
         attempts: 1,
         generation: 0,
+        failures: 0,
         state,
     };
     let interrupt = InterruptId::derive(ids[0], "node", (0, 0), 0);
@@ -48,7 +50,7 @@ async fn check(statement: &'static str, table: &str, what: &str) {
         state: InterruptState::Pending,
     };
     let entry = Entry { call: Call::Steering, reply: Reply::Steering(Vec::new()), at: Timestamp(1) };
-    let scope = EffectScope { node: node("a"), effect: EffectName::parse("e").unwrap(), key: "k".into() };
+    let scope = EffectScope { node: "a".into(), effect: EffectName::parse("e").unwrap(), key: "k".into() };
     let effect = EffectRow {
         scope: scope.clone(),
         input: Digest::of(b""),

@@ -1,7 +1,7 @@
 //! Nothing is written on a thread that is not as its writer thinks.
 
 use super::*;
-use crate::model::checkpoint::{Answer, InterruptRow, InterruptState, TaskRow, TaskState};
+use crate::model::checkpoint::{Answer, InterruptRow, InterruptState, TaskRow, TaskState, Withdrawal};
 use crate::model::ids::{InterruptId, TaskId};
 use crate::model::interrupt::InterruptKind;
 
@@ -85,8 +85,10 @@ async fn a_question_takes_one_answer_and_a_conflict_writes_nothing() {
         index: 0,
         node: node("a"),
         component: Digest::of(b"c"),
+        child: None,
         attempts: 1,
         generation: 0,
+        failures: 0,
         state: TaskState::Paused,
     };
     let interrupt = InterruptId::derive(task, "node", (0, 0), 0);
@@ -112,7 +114,7 @@ async fn a_question_takes_one_answer_and_a_conflict_writes_nothing() {
 
     // Not through another thread.
     let other = fixture.start("other").await;
-    let answer = |value: &str| Answer { value: json(value), at: Timestamp(2), by: None };
+    let answer = |value: &str| Answer { value: json(value), at: Timestamp(2), by: None, reason: None };
     let give = |value: &str| Write::Answer { interrupt, answer: answer(value) };
     assert_eq!(store.commit(other.batch(vec![give("0")])).await, Err(CommitError::Conflict));
 
@@ -120,11 +122,14 @@ async fn a_question_takes_one_answer_and_a_conflict_writes_nothing() {
     let before = at.clone();
     let second = at.step(vec![give("2")]);
     assert_eq!(store.commit(second).await, Err(CommitError::Conflict));
-    let withdraw = Write::Withdraw { interrupt, at: Timestamp(3), reason: "late".into() };
+    let withdraw = Write::Withdraw {
+        interrupt,
+        withdrawal: Withdrawal { at: Timestamp(3), by: None, reason: "late".into() },
+    };
     assert_eq!(store.commit(before.batch(vec![withdraw])).await, Err(CommitError::Conflict));
     let loaded = store.load(&tenant(), &at.thread).await.unwrap().unwrap();
     assert_eq!(loaded.head, before.head);
-    assert_eq!(loaded.interrupts[0].state, InterruptState::Answered(answer("1")));
+    assert_eq!(loaded.root.interrupts[0].state, InterruptState::Answered(answer("1")));
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::checkpoint::{
     Answer, EffectRow, EffectScope, EffectState, Finish, InterruptRow, InterruptState, JournalRow, Routed,
-    TaskRow, TaskState,
+    TaskRow, TaskState, Withdrawal,
 };
 use crate::model::ids::{EffectName, InterruptId, TaskId};
 use crate::model::interrupt::{InterruptKind, Question};
@@ -19,8 +19,10 @@ fn task(at: &At, index: usize, state: TaskState) -> TaskRow {
         index,
         node,
         component: Digest::of(b"component"),
+        child: None,
         attempts: 3,
         generation: 1,
+        failures: 2,
         state,
     }
 }
@@ -87,6 +89,7 @@ async fn a_thread_is_loaded_as_it_was_committed() {
     let finish = Finish {
         update: vec![(channel("log"), json("[null]"))],
         routes: vec![Routed::Go(None), Routed::Go(Some(node("b"))), Routed::Send(node("c"), Json::null())],
+        error: Some(error()),
     };
     let tasks = [
         task(&at, 0, TaskState::Paused),
@@ -147,32 +150,37 @@ async fn a_thread_is_loaded_as_it_was_committed() {
         lease: Some(Lease { owner, until: Timestamp(5_000) }),
         secret: [7; 32],
         status: RunStatus::Interrupted,
-        run: run.clone(),
-        checkpoint: paused.clone(),
-        boundary: first.checkpoint,
-        boundary_created_at: first.created_at,
         version: 0,
-        tasks: tasks.to_vec(),
-        journal: journal.clone(),
-        interrupts: questions.clone(),
+        root: RunSnapshot {
+            run: run.clone(),
+            checkpoint: paused.clone(),
+            boundary: first.checkpoint,
+            boundary_created_at: first.created_at,
+            tasks: tasks.to_vec(),
+            journal: journal.clone(),
+            interrupts: questions.clone(),
+            children: Vec::new(),
+        },
     };
     assert_eq!(store.load(&tenant(), &at.thread).await.unwrap().unwrap(), right);
 
     // Answers: to the second of two, to the host's question, and one that withdraws.
     (at.head, at.epoch) = (pause, 1);
-    let answer = |value: &str, at| Answer { value: json(value), at: Timestamp(at), by: Some("ann".into()) };
+    let answer = |value: &str, at| Answer {
+        value: json(value),
+        at: Timestamp(at),
+        by: Some("ann".into()),
+        reason: None,
+    };
     let answers = [answer("false", 300), Answer { by: None, ..answer("null", 100) }];
-    let withdrawn = InterruptState::Withdrawn { at: Timestamp(310), reason: "superseded".into() };
+    let withdrawal = Withdrawal { at: Timestamp(310), by: Some("bob".into()), reason: "superseded".into() };
+    let withdrawn = InterruptState::Withdrawn(withdrawal.clone());
     let mut writes: Vec<Write> = [1, 3]
         .iter()
         .zip(&answers)
         .map(|(&i, answer)| Write::Answer { interrupt: questions[i].interrupt, answer: answer.clone() })
         .collect();
-    writes.push(Write::Withdraw {
-        interrupt: questions[2].interrupt,
-        at: Timestamp(310),
-        reason: "superseded".into(),
-    });
+    writes.push(Write::Withdraw { interrupt: questions[2].interrupt, withdrawal });
     let ended_at = Some(Timestamp(400));
     writes.push(Write::RunStatus { run: run.run, status: RunStatus::Failed, error: Some(error()), ended_at });
     let batch = Batch { lease: LeaseChange::Release, status: RunStatus::Failed, ..at.batch(writes) };
@@ -186,15 +194,18 @@ async fn a_thread_is_loaded_as_it_was_committed() {
     // An answer stamped before its question does not set the clock back.
     let host_asked = journal.len() - 2;
     journal[host_asked].entry.reply = asked(Some(Json::null()));
-    right.run = RunRow { status: RunStatus::Failed, error: Some(error()), ended_at, ..run };
+    right.root.run = RunRow { status: RunStatus::Failed, error: Some(error()), ended_at, ..run };
     (right.epoch, right.lease, right.status) = (2, None, RunStatus::Failed);
-    (right.journal, right.interrupts) = (journal.clone(), questions.clone());
+    (right.root.journal, right.root.interrupts) = (journal.clone(), questions.clone());
     assert_eq!(store.load(&tenant(), &at.thread).await.unwrap().unwrap(), right);
 
     // One by one.
     let name = at.thread.clone();
-    assert_eq!(store.run(&tenant(), right.run.run).await.unwrap(), Some((name.clone(), right.run.clone())));
-    assert_eq!(store.runs(&tenant(), &name).await.unwrap(), [right.run]);
+    assert_eq!(
+        store.run(&tenant(), right.root.run.run).await.unwrap(),
+        Some((name.clone(), right.root.run.clone()))
+    );
+    assert_eq!(store.runs(&tenant(), &name).await.unwrap(), [right.root.run]);
     assert_eq!(store.task(&tenant(), tasks[1].task).await.unwrap(), Some((name.clone(), tasks[1].clone())));
     assert_eq!(store.tasks(&tenant(), &name, first.checkpoint).await.unwrap(), tasks);
     assert_eq!(store.journal(&tenant(), tasks[0].task).await.unwrap(), journal[..2]);
@@ -222,7 +233,7 @@ async fn of_two_questions_at_one_place_the_newer_counts() {
     let task = task(&at, 0, TaskState::Paused);
     let old = question(&task, at.head, InterruptKind::Node, 0, 0);
     let new = InterruptRow { interrupt: InterruptId::derive(task.task, "node", (0, 0), 1), ..old.clone() };
-    let answer = Answer { value: json("1"), at: Timestamp(300), by: None };
+    let answer = Answer { value: json("1"), at: Timestamp(300), by: None, reason: Some("it expired".into()) };
     let call = Call::Interrupt { question: asks(None) };
     let row = entry(&task, 0, call, Reply::Answers(vec![None]));
     let writes = vec![
@@ -239,7 +250,8 @@ async fn of_two_questions_at_one_place_the_newer_counts() {
 async fn an_effect_and_a_request_keep_what_stood_first() {
     let fixture = Fixture::new().await;
     let at = fixture.start("t").await;
-    let scope = EffectScope { node: node("a"), effect: EffectName::parse("pay").unwrap(), key: "k\0".into() };
+    let scope =
+        EffectScope { node: "sub/a".into(), effect: EffectName::parse("pay").unwrap(), key: "k\0".into() };
     let first = EffectRow {
         scope: scope.clone(),
         input: Digest::of(b"input"),

@@ -1,0 +1,703 @@
+//! One run of the tree, from its boundary on: run what is ready, commit what came of it, again. What is
+//! written here gathers in the invocation's ledger; the root's session says when it has to be durable.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::task::JoinSet;
+
+use super::channels::Channels;
+use super::host::locked;
+use super::plan;
+use super::session::Ended;
+use super::slot::{Gated, Slot};
+use super::task::{Fault, Invocation, TaskOutside, take_journal};
+use super::watch::Watched;
+use crate::model::channel::Change;
+use crate::model::checkpoint::{
+    CheckpointKind, CheckpointRow, Finish, InterruptRow, Plan, Routed, RunRow, TaskRow, TaskState, Version,
+};
+use crate::model::compile::{CompiledGraph, CompiledNode, Work};
+use crate::model::error::{ErrorRecord, Kind};
+use crate::model::execution::RunStatus;
+use crate::model::ids::{ChannelName, CheckpointId, NodeId, RunId, TaskId, Timestamp};
+use crate::model::interrupt::InterruptKind;
+use crate::model::journal::Journal;
+use crate::model::json::Json;
+use crate::sandbox::{Attempt, Component, Context, End, Ran};
+use crate::store::{RunSnapshot, Write};
+
+/// The boundary that the tasks of a step start from.
+struct Boundary {
+    checkpoint: CheckpointId,
+    step: u32,
+    version: Version,
+    created_at: Timestamp,
+    plan: Plan,
+}
+
+/// How far a run got: to its end, or to where it waits.
+#[derive(Clone, Debug)]
+pub struct RunEnd {
+    pub status: RunStatus,
+    pub error: Option<ErrorRecord>,
+}
+
+pub struct Run {
+    invocation: Arc<Invocation>,
+    pub graph: Arc<CompiledGraph>,
+    pub row: RunRow,
+    /// From the root run to this one.
+    pub path: Vec<RunId>,
+    boundary: Boundary,
+    /// Its latest checkpoint.
+    head: CheckpointId,
+    pub channels: Channels,
+    /// What a child run was given, where it is at hand.
+    pub given: BTreeMap<ChannelName, Json>,
+    pub slots: Vec<Slot>,
+}
+
+/// An input that does not fit its graph.
+pub type Misfit = ErrorRecord;
+
+/// What becomes of a task that is started.
+enum Started {
+    Attempt(Component, Attempt),
+    Child(Box<Run>),
+}
+
+/// What came back of it.
+enum Came {
+    Ran(Ran),
+    Child(Box<Run>, Result<RunEnd, Ended>),
+}
+
+impl Run {
+    /// A new run, its input folded into `channels` and its entry planned. `first`: its first boundary, and
+    /// the checkpoint before that.
+    pub async fn begin(
+        invocation: Arc<Invocation>,
+        graph: Arc<CompiledGraph>,
+        (row, above): (RunRow, &[RunId]),
+        (first, parent): (CheckpointId, Option<CheckpointId>),
+        channels: Channels,
+        (writer, input): (&str, &[(ChannelName, Json)]),
+    ) -> Result<Result<Self, Misfit>, Ended> {
+        let now = row.created_at;
+        let mut run = Self {
+            path: above.iter().copied().chain([row.run]).collect(),
+            boundary: Boundary {
+                checkpoint: first,
+                step: 0,
+                version: 0,
+                created_at: now,
+                plan: Plan::default(),
+            },
+            head: parent.unwrap_or(first),
+            invocation,
+            graph,
+            row,
+            channels,
+            given: BTreeMap::new(),
+            slots: Vec::new(),
+        };
+        let changes = match run.fold([(writer, input)]).await? {
+            Ok(changes) => changes,
+            Err(error) => return Ok(Err(error)),
+        };
+        let version = run.invocation.next_version();
+        let plan = plan::entry(&run.graph);
+        if run.row.parent.is_some() {
+            run.row.given = changes.keys().map(|channel| (channel.clone(), version)).collect();
+            run.row.head = Some(first);
+        }
+        let boundary = Boundary { checkpoint: first, step: 0, version, created_at: now, plan };
+        let row = run.row.clone();
+        run.advance(boundary, parent, changes, RunStatus::Running, vec![Write::Run(row)]).await;
+        if run.row.parent.is_some() {
+            let given: Vec<ChannelName> = run.row.given.keys().cloned().collect();
+            run.given = given
+                .into_iter()
+                .filter_map(|name| Some((name.clone(), run.channels.get(&name)?.clone())))
+                .collect();
+        }
+        Ok(Ok(run))
+    }
+
+    /// A run that was left: paused, failed, or by a process that died. With those below it.
+    pub fn reopen(
+        invocation: Arc<Invocation>,
+        above: Vec<RunId>,
+        snapshot: RunSnapshot,
+    ) -> BoxFuture<'static, Result<Self, super::EngineError>> {
+        Box::pin(async move {
+            let graph = invocation.shared.graph(&invocation.tenant, snapshot.run.graph).await?;
+            let path: Vec<RunId> = above.into_iter().chain([snapshot.run.run]).collect();
+            let mut run = Self {
+                boundary: Boundary {
+                    checkpoint: snapshot.boundary,
+                    step: snapshot.checkpoint.step,
+                    version: snapshot.checkpoint.version,
+                    created_at: snapshot.boundary_created_at,
+                    plan: snapshot.checkpoint.plan,
+                },
+                head: snapshot.checkpoint.checkpoint,
+                channels: Channels::at(snapshot.checkpoint.channels),
+                given: BTreeMap::new(),
+                slots: Vec::new(),
+                row: snapshot.run,
+                graph,
+                path,
+                invocation,
+            };
+            let mut slots = run.fresh_slots();
+            for row in snapshot.tasks {
+                let Some(slot) = slots.get_mut(row.index) else { continue };
+                slot.changed = false;
+                slot.ready = matches!(row.state, TaskState::Started);
+                slot.row = row;
+            }
+            for row in snapshot.interrupts {
+                if let Some(slot) = slots.iter_mut().find(|slot| slot.row.task == row.task) {
+                    slot.interrupts.push(row);
+                }
+            }
+            for child in snapshot.children {
+                let id = child.run.run;
+                let child = Self::reopen(run.invocation.clone(), run.path.clone(), child).await?;
+                if let Some(slot) = slots.iter_mut().find(|slot| slot.row.child == Some(id)) {
+                    slot.child = Some(Box::new(child));
+                }
+            }
+            let mut journals = snapshot.journal.into_iter().peekable();
+            for slot in &mut slots {
+                let mut entries = Vec::new();
+                while let Some(row) = journals.next_if(|row| row.task == slot.row.task) {
+                    entries.push(row.entry);
+                }
+                slot.journal = Arc::new(Mutex::new(Journal::recorded(entries, slot.row.generation)));
+                slot.ready |= slot.is_answered();
+            }
+            run.slots = slots;
+            Ok(run)
+        })
+    }
+
+    /// Whether running it gets it further than it is.
+    pub fn can_move(&self) -> bool {
+        self.slots.iter().any(|slot| slot.is_ready() || slot.changed)
+            || self.slots.iter().all(Slot::is_through)
+    }
+
+    /// Runs until it completes, pauses or fails.
+    pub async fn steps(&mut self) -> Result<RunEnd, Ended> {
+        loop {
+            if self.slots.is_empty() {
+                return Ok(self.end(RunStatus::Completed, None).await);
+            }
+            self.run_ready().await?;
+            let finished: Option<Vec<&Finish>> = self
+                .slots
+                .iter()
+                .map(|slot| match &slot.row.state {
+                    TaskState::Finished(finish) if slot.is_through() => Some(finish),
+                    _ => None,
+                })
+                .collect();
+            let Some(finished) = finished else {
+                return Ok(self.pause().await);
+            };
+            let graph = self.graph.clone();
+            let next = plan::next(&graph, &self.boundary.plan, &finished);
+            if let Err(error) = self.in_bounds(&next) {
+                return Ok(self.fail(error).await);
+            }
+            let updates: Vec<(String, Vec<(ChannelName, Json)>)> = self
+                .slots
+                .iter()
+                .zip(finished)
+                .map(|(slot, finish)| (slot.row.node.to_string(), finish.update.clone()))
+                .collect();
+            let changes = match self.fold(updates.iter().map(|(w, u)| (w.as_str(), u.as_slice()))).await? {
+                Ok(changes) => changes,
+                Err(error) => return Ok(self.fail(error).await),
+            };
+            let done = next.tasks.is_empty();
+            let status = if done { RunStatus::Completed } else { RunStatus::Running };
+            for slot in self.slots.iter_mut().filter(|slot| slot.changed) {
+                // It lives on in the channels; it need not be stored twice.
+                if let TaskState::Finished(finish) = &mut slot.row.state {
+                    finish.update.clear();
+                }
+            }
+            let tasks = self.slot_writes();
+            let next = Boundary {
+                checkpoint: CheckpointId::fresh(),
+                step: self.boundary.step + 1,
+                version: self.invocation.next_version(),
+                created_at: self.invocation.shared.clock.now(),
+                plan: next,
+            };
+            self.advance(next, Some(self.head), changes, status, tasks).await;
+        }
+    }
+
+    /// Whether the run may have a step like this.
+    fn in_bounds(&self, next: &Plan) -> Result<(), ErrorRecord> {
+        let limits = &self.invocation.shared.limits;
+        let (tasks, step) = (next.tasks.len(), self.boundary.step + 1);
+        if tasks > limits.step_tasks as usize {
+            let limit = limits.step_tasks;
+            let what = format!("step {step} would have {tasks} tasks; {limit} are the most (step_tasks)");
+            return Err(ErrorRecord::limit("step_tasks", limit.into(), what));
+        }
+        if tasks > 0 && step >= limits.steps {
+            let limit = limits.steps;
+            let what =
+                format!("the run took {limit} steps, which is the most (steps); a loop without an end?");
+            return Err(ErrorRecord::limit("steps", limit.into(), what));
+        }
+        Ok(())
+    }
+
+    /// Runs every ready task, all at once; each ends in its slot.
+    async fn run_ready(&mut self) -> Result<(), Ended> {
+        for slot in self.slots.iter_mut().filter(|slot| slot.ready) {
+            if slot.gate() == Some(InterruptKind::Before) {
+                slot.end(TaskState::Paused);
+            }
+        }
+        let ready: Vec<usize> = (0..self.slots.len()).filter(|&i| self.slots[i].is_ready()).collect();
+        if ready.is_empty() {
+            return Ok(());
+        }
+        let graph = self.graph.clone();
+        // A child that is started has read what it was given.
+        let readers = ready.iter().map(|&i| &self.slots[i]).filter(|slot| slot.child.is_none());
+        let reads: BTreeSet<&ChannelName> =
+            readers.flat_map(|slot| graph.nodes[&slot.row.node].reads.values()).collect();
+        self.channels.load(reads.into_iter(), self.invocation.ledger.as_ref()).await?;
+        self.watch(Watched::Step { step: self.boundary.step, tasks: ready.len() });
+        let mut tasks = JoinSet::new();
+        let mut running = HashMap::new();
+        for i in ready {
+            self.go(i, Duration::ZERO, &mut tasks, &mut running).await?;
+        }
+        while let Some(joined) = tasks.join_next().await {
+            match joined {
+                Ok((i, Came::Ran(ran))) => match self.again(i, &ran).await {
+                    Some(wait) => self.go(i, wait, &mut tasks, &mut running).await?,
+                    None => self.ran(i, ran)?,
+                },
+                Ok((i, Came::Child(child, end))) => self.returned(i, child, end?).await?,
+                // Nothing in an attempt panics on a guest's account; should the host itself, this
+                // invocation ends and the host lives.
+                Err(error) => {
+                    let node = self.slots[running[&error.id()]].row.node.clone();
+                    return Err(Ended::Fault(Fault::Attempt { node }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn go(
+        &mut self,
+        i: usize,
+        wait: Duration,
+        tasks: &mut JoinSet<(usize, Came)>,
+        running: &mut HashMap<tokio::task::Id, usize>,
+    ) -> Result<(), Ended> {
+        let started = match self.graph.nodes[&self.slots[i].row.node].work {
+            Work::Component(digest) => {
+                let component = self.component(i, digest).await?;
+                self.attempt(i).map(|attempt| Started::Attempt(component, attempt))
+            }
+            Work::Subgraph { .. } => self.child(i).await?.map(Started::Child),
+        };
+        let started = match started {
+            Ok(started) => started,
+            Err(error) => {
+                self.task_failed(i, error);
+                return Ok(());
+            }
+        };
+        let slot = &self.slots[i];
+        let (node, task, attempt) = (&slot.row.node, slot.row.task, slot.row.attempts);
+        self.watch(Watched::TaskStarted { node, task, attempt });
+        let spawned = match started {
+            Started::Attempt(component, attempt) => {
+                let sandbox = self.invocation.shared.sandbox.clone();
+                tasks.spawn(async move {
+                    if !wait.is_zero() {
+                        tokio::time::sleep(wait).await;
+                    }
+                    (i, Came::Ran(sandbox.run(&component, attempt).await))
+                })
+            }
+            Started::Child(child) => tasks.spawn(Self::drive(i, child)),
+        };
+        running.insert(spawned.id(), i);
+        Ok(())
+    }
+
+    /// A child run as a task of its own.
+    fn drive(i: usize, mut child: Box<Self>) -> BoxFuture<'static, (usize, Came)> {
+        Box::pin(async move {
+            let end = child.steps().await;
+            (i, Came::Child(child, end))
+        })
+    }
+
+    fn attempt(&mut self, i: usize) -> Result<Attempt, ErrorRecord> {
+        let invocation = &self.invocation;
+        let slot = &mut self.slots[i];
+        slot.row.attempts += 1;
+        slot.row.state = TaskState::Started;
+        let node = &self.graph.nodes[&slot.row.node];
+        let state = Json::object(
+            node.reads.iter().filter_map(|(own, channel)| Some((own.as_str(), self.channels.get(channel)?))),
+        );
+        let limits = invocation.shared.limits.clone();
+        if state.as_str().len() as u64 > limits.state_bytes {
+            return Err(ErrorRecord::limit(
+                "state_bytes",
+                limits.state_bytes,
+                format!(
+                    "what node {} reads has {} bytes; at most {} are handed over (state_bytes)",
+                    slot.row.node,
+                    state.as_str().len(),
+                    limits.state_bytes
+                ),
+            ));
+        }
+        let begun = locked(&slot.journal).rewind();
+        let context = Context {
+            thread_id: invocation.thread_name(),
+            run_id: self.row.run.to_string(),
+            task_id: slot.row.task.to_string(),
+            node: slot.row.node.to_string(),
+            path: self.row.namespace.clone(),
+            step: self.boundary.step,
+            arg: slot.arg.clone(),
+        };
+        let seed = crate::model::Digest::of_parts([
+            invocation.secret.as_slice(),
+            b"seed",
+            slot.row.task.0.as_bytes().as_slice(),
+        ]);
+        Ok(Attempt {
+            context,
+            state,
+            journal: slot.journal.clone(),
+            outside: Arc::new(TaskOutside {
+                invocation: invocation.clone(),
+                graph: self.graph.clone(),
+                namespace: self.row.namespace.clone(),
+                run_path: self.path.clone(),
+                row: slot.row.clone(),
+                journal: slot.journal.clone(),
+            }),
+            clock: begun.map_or(self.boundary.created_at, |begun| begun.max(self.boundary.created_at)),
+            seed: seed.0,
+            limits,
+        })
+    }
+
+    async fn component(&self, i: usize, digest: crate::model::Digest) -> Result<Component, Ended> {
+        let node = self.slots[i].row.node.as_str();
+        let component = self.invocation.shared.component(&self.invocation.tenant, digest, node).await;
+        component.map_err(Ended::Engine)
+    }
+
+    /// Whether a failure may pass and the graph says to try again: then after how long.
+    async fn again(&mut self, i: usize, ran: &Ran) -> Option<Duration> {
+        let End::Failed { retryable: true, .. } = ran.end else {
+            return None;
+        };
+        let slot = &mut self.slots[i];
+        slot.row.failures += 1;
+        let wait = self.graph.nodes[&slot.row.node].retry?.wait_ms(slot.row.failures)?;
+        let node = slot.row.node.clone();
+        let task = slot.row.task;
+        let writes = slot.retry(self.invocation.shared.clock.now().plus_ms(wait));
+        self.invocation.push(writes).await;
+        self.watch(Watched::TaskEnded { node: &node, task, how: "tried again" });
+        Some(Duration::from_millis(wait))
+    }
+
+    fn ran(&mut self, i: usize, ran: Ran) -> Result<(), Ended> {
+        let node_id = self.slots[i].row.node.clone();
+        let state = match ran.end {
+            End::Fault => {
+                let mut fault = locked(&self.invocation.fault);
+                return Err(Ended::Fault(fault.take().unwrap_or(Fault::Attempt { node: node_id })));
+            }
+            End::Finished { update, routes } => {
+                let node = &self.graph.nodes[&node_id];
+                match plan::accept(&self.graph, &node_id, node, update, routes) {
+                    Ok(finish) => Ok(TaskState::Finished(finish)),
+                    Err(error) => Err(error),
+                }
+            }
+            End::Paused => Ok(TaskState::Paused),
+            End::Failed { error, retryable: true } => Err(error.with("retryable", true)),
+            End::Failed { error, retryable: false } => Err(error),
+            End::Diverged(divergence) => {
+                let mut error = ErrorRecord::new(
+                    Kind::Diverged,
+                    format!("node {node_id} did not do again what it did before: {divergence}"),
+                );
+                if let serde_json::Value::Object(more) = divergence.to_value() {
+                    error.more = more;
+                }
+                Err(error)
+            }
+        };
+        match state {
+            Ok(state) => self.task_ended(i, state),
+            Err(error) => self.task_failed(i, error),
+        }
+        Ok(())
+    }
+
+    pub fn task_ended(&mut self, i: usize, state: TaskState) {
+        let how = match &state {
+            TaskState::Finished(Finish { error: Some(_), .. }) => "failed",
+            TaskState::Finished(_) => "finished",
+            TaskState::Paused => "paused",
+            TaskState::Failed(error) if error.kind == Kind::Diverged => "diverged",
+            _ => "failed",
+        };
+        let slot = &mut self.slots[i];
+        slot.end(state);
+        let slot = &self.slots[i];
+        self.watch(Watched::TaskEnded { node: &slot.row.node, task: slot.row.task, how });
+    }
+
+    /// A task failed for good: the node that the graph names takes that, or the run does not get further.
+    pub fn task_failed(&mut self, i: usize, error: ErrorRecord) {
+        let slot = &self.slots[i];
+        let node = &slot.row.node;
+        let error = error.with("node", node.as_str()).with("task_id", slot.row.task.to_string());
+        let handler = &self.graph.nodes[node].on_error;
+        let state = match handler {
+            // A replay that does not fit is the host's to report, whatever the graph says.
+            Some(handler) if error.kind != Kind::Diverged => {
+                let told = serde_json::json!({ "error": error, "node": node });
+                let told = Json::from_value(&told).unwrap_or_else(|_| Json::null());
+                let routes = vec![Routed::Send(handler.clone(), told)];
+                TaskState::Finished(Finish { update: Vec::new(), routes, error: Some(error) })
+            }
+            _ => TaskState::Failed(error),
+        };
+        self.task_ended(i, state);
+    }
+
+    /// Not all tasks are done: a pause shows how far they are, and changes no channel.
+    async fn pause(&mut self) -> RunEnd {
+        let now = self.invocation.shared.clock.now();
+        let pause = CheckpointId::fresh();
+        let (invocation, graph, namespace) =
+            (self.invocation.clone(), self.graph.clone(), self.row.namespace.clone());
+        let shown = |node: &NodeId, name: &str, key: &str| {
+            invocation.what_is_sent(&graph, &namespace, node, name, key)
+        };
+        let asked: Vec<InterruptRow> =
+            self.slots.iter_mut().flat_map(|slot| slot.ask(pause, now, shown)).collect();
+        let pending = self.slots.iter().any(Slot::is_pending);
+        let error = self.slots.iter().find_map(|slot| match (&slot.row.state, &slot.child) {
+            (TaskState::Failed(error), _) => Some(error.clone()),
+            (TaskState::Paused, Some(child)) => child.row.error.clone(),
+            _ => None,
+        });
+        let status = match &error {
+            _ if pending => RunStatus::Interrupted,
+            Some(error) if error.kind == Kind::Diverged => RunStatus::Diverged,
+            _ => RunStatus::Failed,
+        };
+        let asked = asked.into_iter().map(Write::Interrupt).collect();
+        self.pause_at(pause, status, now, asked).await;
+        self.end(status, error).await
+    }
+
+    /// The step's tasks are done, and the step cannot be.
+    async fn fail(&mut self, error: ErrorRecord) -> RunEnd {
+        let now = self.invocation.shared.clock.now();
+        self.pause_at(CheckpointId::fresh(), RunStatus::Failed, now, Vec::new()).await;
+        self.end(RunStatus::Failed, Some(error)).await
+    }
+
+    async fn pause_at(&mut self, pause: CheckpointId, status: RunStatus, now: Timestamp, asked: Vec<Write>) {
+        let row = CheckpointRow {
+            checkpoint: pause,
+            parent: Some(self.head),
+            run: self.row.run,
+            kind: CheckpointKind::Pause { boundary: self.boundary.checkpoint },
+            step: self.boundary.step,
+            version: self.boundary.version,
+            plan: Plan::default(),
+            channels: Default::default(),
+            status,
+            created_at: now,
+        };
+        let tasks = self.slot_writes();
+        self.move_to(pause, tasks.into_iter().chain(asked).chain([Write::Checkpoint(row)])).await;
+    }
+
+    /// The next boundary, with what changed since the last and `tasks`, the writes that say how its tasks
+    /// ended: all of it in one commit, or a crash would leave tasks done whose updates are nowhere.
+    async fn advance(
+        &mut self,
+        next: Boundary,
+        parent: Option<CheckpointId>,
+        changes: BTreeMap<ChannelName, Change>,
+        status: RunStatus,
+        tasks: Vec<Write>,
+    ) {
+        let rows = self.channels.apply(next.version, changes);
+        self.boundary = next;
+        self.slots = self.fresh_slots();
+        let row = CheckpointRow {
+            checkpoint: self.boundary.checkpoint,
+            parent,
+            run: self.row.run,
+            kind: CheckpointKind::Boundary,
+            step: self.boundary.step,
+            version: self.boundary.version,
+            plan: self.boundary.plan.clone(),
+            channels: self.channels.versions().clone(),
+            status,
+            created_at: self.boundary.created_at,
+        };
+        let boundary = std::iter::once(Write::Checkpoint(row)).chain(rows.into_iter().map(Write::Channel));
+        self.move_to(self.boundary.checkpoint, tasks.into_iter().chain(boundary)).await;
+    }
+
+    /// How it stands from now on. A root's is written by its session, when the invocation ends.
+    async fn end(&mut self, status: RunStatus, error: Option<ErrorRecord>) -> RunEnd {
+        self.row.status = status;
+        self.row.error.clone_from(&error);
+        if self.row.parent.is_some() {
+            let now = self.invocation.shared.clock.now();
+            self.row.ended_at = (status == RunStatus::Completed).then_some(now);
+            self.invocation.push([self.status_write()]).await;
+        }
+        RunEnd { status, error }
+    }
+
+    pub fn status_write(&self) -> Write {
+        Write::RunStatus {
+            run: self.row.run,
+            status: self.row.status,
+            error: self.row.error.clone(),
+            ended_at: self.row.ended_at,
+        }
+    }
+
+    /// Folds updates into the channels, loading those whose present value the fold needs.
+    async fn fold<'a>(
+        &mut self,
+        updates: impl IntoIterator<Item = (&'a str, &'a [(ChannelName, Json)])>,
+    ) -> Result<Result<BTreeMap<ChannelName, Change>, ErrorRecord>, Ended> {
+        let graph = self.graph.clone();
+        let updates: Vec<_> = updates.into_iter().collect();
+        let needed: BTreeSet<&ChannelName> = updates
+            .iter()
+            .flat_map(|(_, update)| update.iter().map(|(channel, _)| channel))
+            .filter(|channel| graph.channels.get(*channel).is_some_and(|reducer| reducer.reads_present()))
+            .collect();
+        self.channels.load(needed.into_iter(), self.invocation.ledger.as_ref()).await?;
+        Ok(plan::fold(&graph, &self.channels.present(), updates)
+            .map_err(|error| ErrorRecord::new(Kind::Invalid, error.to_string())))
+    }
+
+    fn fresh_slots(&self) -> Vec<Slot> {
+        let planned = self.boundary.plan.tasks.iter().enumerate();
+        planned
+            .map(|(index, planned)| {
+                let node = &self.graph.nodes[&planned.node];
+                Slot {
+                    row: TaskRow {
+                        task: TaskId::derive(self.boundary.checkpoint, index, &planned.node),
+                        run: self.row.run,
+                        boundary: self.boundary.checkpoint,
+                        index,
+                        node: planned.node.clone(),
+                        component: node.work.digest(),
+                        child: None,
+                        attempts: 0,
+                        generation: 0,
+                        failures: 0,
+                        state: TaskState::Started,
+                    },
+                    arg: planned.arg.clone(),
+                    gated: self.gated(&planned.node, node),
+                    journal: Arc::default(),
+                    interrupts: Vec::new(),
+                    child: None,
+                    ready: true,
+                    changed: true,
+                }
+            })
+            .collect()
+    }
+
+    fn gated(&self, id: &NodeId, node: &CompiledNode) -> Gated {
+        Gated {
+            before: node.interrupt_before || self.row.gates.before.contains(id),
+            after: node.interrupt_after || self.row.gates.after.contains(id),
+        }
+    }
+
+    /// What changed about this step's tasks.
+    fn slot_writes(&mut self) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for slot in &mut self.slots {
+            if std::mem::take(&mut slot.changed) {
+                writes.push(Write::Task(slot.row.clone()));
+            }
+            writes.extend(take_journal(&slot.row, &mut locked(&slot.journal)));
+        }
+        writes
+    }
+
+    /// The run's latest checkpoint from now on; a root's is the thread's head as well.
+    async fn move_to(&mut self, head: CheckpointId, writes: impl IntoIterator<Item = Write>) {
+        self.head = head;
+        let Some(ledger) = &self.invocation.ledger else { return };
+        if self.row.parent.is_none() {
+            ledger.advance(head, writes).await;
+        } else {
+            self.row.head = Some(head);
+            let moved = Write::RunHead { run: self.row.run, head };
+            ledger.push(writes.into_iter().chain([moved])).await;
+        }
+    }
+
+    pub fn head(&self) -> CheckpointId {
+        self.head
+    }
+
+    pub fn invocation(&self) -> &Arc<Invocation> {
+        &self.invocation
+    }
+
+    /// Every slot of this run and of those below it, each with its run's row.
+    pub fn visit(&mut self, seen: &mut dyn FnMut(&RunRow, &mut Slot)) {
+        let row = self.row.clone();
+        for slot in &mut self.slots {
+            seen(&row, slot);
+            if let Some(child) = &mut slot.child {
+                child.visit(seen);
+            }
+        }
+    }
+
+    fn watch(&self, watched: Watched<'_>) {
+        self.invocation.shared.watch(watched);
+    }
+}
