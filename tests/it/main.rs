@@ -8,6 +8,7 @@ mod answering;
 mod gates;
 mod expiry;
 mod steering;
+mod subgraphs;
 mod outside;
 mod process;
 mod crashes;

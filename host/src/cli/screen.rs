@@ -97,12 +97,12 @@ impl Screen {
             Watched::TaskEnded { node, how, .. } => self.say(format!("{node} {how}")),
             Watched::Log { node, level, message, .. } => {
                 if is_shown(*level) {
-                    message.lines().for_each(|line| self.line(&node_line(node.as_str(), *level, line)));
+                    message.lines().for_each(|line| self.line(&node_line(node, *level, line)));
                 }
             }
             Watched::Emitted { node, event, .. } => {
                 if is_shown(LogLevel::Debug) {
-                    self.line(&node_line(node.as_str(), LogLevel::Debug, event.as_str()));
+                    self.line(&node_line(node, LogLevel::Debug, event.as_str()));
                 }
             }
         }

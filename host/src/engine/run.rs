@@ -13,7 +13,7 @@ use super::host::locked;
 use super::plan;
 use super::session::Ended;
 use super::slot::{Gated, Slot};
-use super::task::{Fault, Invocation, TaskOutside, take_journal};
+use super::task::{Fault, Invocation, TaskOutside, path_of, take_journal};
 use super::watch::Watched;
 use crate::model::channel::Change;
 use crate::model::checkpoint::{
@@ -119,10 +119,9 @@ impl Run {
         run.advance(boundary, parent, changes, RunStatus::Running, vec![Write::Run(row)]).await;
         if run.row.parent.is_some() {
             let given: Vec<ChannelName> = run.row.given.keys().cloned().collect();
-            run.given = given
-                .into_iter()
-                .filter_map(|name| Some((name.clone(), run.channels.get(&name)?.clone())))
-                .collect();
+            run.channels.load(given.iter(), run.invocation.ledger.as_ref()).await?;
+            let value = |name: ChannelName| run.channels.get(&name).cloned().map(|value| (name, value));
+            run.given = given.into_iter().filter_map(value).collect();
         }
         Ok(Ok(run))
     }
@@ -326,10 +325,10 @@ impl Run {
             }
         };
         let slot = &self.slots[i];
-        let (node, task, attempt) = (&slot.row.node, slot.row.task, slot.row.attempts);
-        self.watch(Watched::TaskStarted { node, task, attempt });
+        let (task, number) = (slot.row.task, slot.row.attempts);
         let spawned = match started {
             Started::Attempt(component, attempt) => {
+                self.watch(Watched::TaskStarted { node: &self.path_of(i), task, attempt: number });
                 let sandbox = self.invocation.shared.sandbox.clone();
                 tasks.spawn(async move {
                     if !wait.is_zero() {
@@ -396,7 +395,7 @@ impl Run {
             outside: Arc::new(TaskOutside {
                 invocation: invocation.clone(),
                 graph: self.graph.clone(),
-                namespace: self.row.namespace.clone(),
+                path: path_of(&self.row.namespace, &slot.row.node),
                 run_path: self.path.clone(),
                 row: slot.row.clone(),
                 journal: slot.journal.clone(),
@@ -421,11 +420,10 @@ impl Run {
         let slot = &mut self.slots[i];
         slot.row.failures += 1;
         let wait = self.graph.nodes[&slot.row.node].retry?.wait_ms(slot.row.failures)?;
-        let node = slot.row.node.clone();
         let task = slot.row.task;
         let writes = slot.retry(self.invocation.shared.clock.now().plus_ms(wait));
         self.invocation.push(writes).await;
-        self.watch(Watched::TaskEnded { node: &node, task, how: "tried again" });
+        self.watch(Watched::TaskEnded { node: &self.path_of(i), task, how: "tried again" });
         Some(Duration::from_millis(wait))
     }
 
@@ -473,9 +471,9 @@ impl Run {
             _ => "failed",
         };
         let slot = &mut self.slots[i];
+        let task = slot.row.task;
         slot.end(state);
-        let slot = &self.slots[i];
-        self.watch(Watched::TaskEnded { node: &slot.row.node, task: slot.row.task, how });
+        self.watch(Watched::TaskEnded { node: &self.path_of(i), task, how });
     }
 
     /// A task failed for good: the node that the graph names takes that, or the run does not get further.
@@ -695,6 +693,10 @@ impl Run {
                 child.visit(seen);
             }
         }
+    }
+
+    fn path_of(&self, i: usize) -> String {
+        path_of(&self.row.namespace, &self.slots[i].row.node)
     }
 
     fn watch(&self, watched: Watched<'_>) {

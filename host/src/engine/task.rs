@@ -129,7 +129,8 @@ pub struct TaskOutside {
     pub invocation: Arc<Invocation>,
     /// Of its run.
     pub graph: Arc<CompiledGraph>,
-    pub namespace: Vec<String>,
+    /// Its node with the subgraph nodes above it.
+    pub path: String,
     /// From the root run to its own.
     pub run_path: Vec<RunId>,
     /// As it stands while the attempt runs.
@@ -167,7 +168,7 @@ impl Outside for TaskOutside {
 
     fn log(&self, level: LogLevel, message: &str) {
         self.invocation.shared.watch(Watched::Log {
-            node: &self.row.node,
+            node: &self.path,
             task: self.row.task,
             level,
             message,
@@ -175,7 +176,7 @@ impl Outside for TaskOutside {
     }
 
     fn emit(&self, event: Json) {
-        self.invocation.shared.watch(Watched::Emitted { node: &self.row.node, task: self.row.task, event });
+        self.invocation.shared.watch(Watched::Emitted { node: &self.path, task: self.row.task, event });
     }
 }
 
@@ -197,8 +198,7 @@ impl TaskOutside {
             return Ok(Performed::Refused(plan::undeclared(&self.row.node, "effect", name, granted.keys())));
         };
         let spec = &self.graph.effects[effect];
-        let node = path_of(&self.namespace, &self.row.node);
-        let scope = EffectScope { node, effect: effect.clone(), key: key.to_owned() };
+        let scope = EffectScope { node: self.path.clone(), effect: effect.clone(), key: key.to_owned() };
         let place = self.invocation.desk.scope(&scope);
         // Held until the outcome is known: whoever asks for the same meanwhile waits for it.
         let mut place = place.lock().await;
@@ -418,7 +418,7 @@ impl TaskOutside {
 }
 
 /// A node with the subgraph nodes above it.
-fn path_of(namespace: &[String], node: &NodeId) -> String {
+pub fn path_of(namespace: &[String], node: &NodeId) -> String {
     namespace.iter().map(String::as_str).chain([node.as_str()]).collect::<Vec<_>>().join("/")
 }
 

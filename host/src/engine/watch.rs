@@ -1,9 +1,10 @@
 //! What those who watch a run are shown while it goes on. Provisional: nothing of it need be durable.
 
-use crate::model::ids::{NodeId, TaskId};
+use crate::model::ids::TaskId;
 use crate::model::json::Json;
 use crate::sandbox::LogLevel;
 
+/// `node`: with the subgraph nodes above it, from the root, joined by `/`.
 #[derive(Debug)]
 pub enum Watched<'a> {
     /// A component has no compiled artifact yet; this may take seconds.
@@ -16,24 +17,24 @@ pub enum Watched<'a> {
         tasks: usize,
     },
     TaskStarted {
-        node: &'a NodeId,
+        node: &'a str,
         task: TaskId,
         attempt: u32,
     },
     /// `how`: finished, paused, failed or diverged.
     TaskEnded {
-        node: &'a NodeId,
+        node: &'a str,
         task: TaskId,
         how: &'static str,
     },
     Log {
-        node: &'a NodeId,
+        node: &'a str,
         task: TaskId,
         level: LogLevel,
         message: &'a str,
     },
     Emitted {
-        node: &'a NodeId,
+        node: &'a str,
         task: TaskId,
         event: Json,
     },

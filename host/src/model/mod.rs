@@ -15,11 +15,11 @@ pub mod limits;
 pub mod error;
 
 pub use channel::Reducer;
-pub use command::{Command, Resume, ResumeTarget, RunConfig};
+pub use command::{Command, PendingChildren, Resume, ResumeTarget, RunConfig};
 pub use compile::{CompileError, CompiledGraph, NodeInfo};
 pub use error::{ErrorRecord, Kind, Refused};
 pub use execution::{Execution, RunStatus};
-pub use graph::{EdgeSpec, EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec, OneOrMany};
+pub use graph::{EdgeSpec, EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec, OneOrMany, RetrySpec};
 pub use ids::{
     ChannelName, CheckpointId, Digest, EffectName, InterruptId, NodeId, RunId, TaskId, TenantId, ThreadId,
     Timestamp,
