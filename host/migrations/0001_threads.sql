@@ -207,6 +207,8 @@ CREATE TABLE interrupts (
 
 CREATE INDEX interrupts_by_task ON interrupts (tenant, task, entry, place);
 CREATE INDEX interrupts_pending ON interrupts (thread) WHERE state = 'pending';
+-- For whoever looks for what is due.
+CREATE INDEX interrupts_expiring ON interrupts (expires_at) WHERE state = 'pending' AND expires_at IS NOT NULL;
 
 -- What people added beside their answers, or to a live run; never an answer, and recorded apart from them.
 CREATE TABLE steering (
@@ -239,6 +241,18 @@ CREATE TABLE effects (
     PRIMARY KEY (thread, node, effect, effect_key),
     CHECK ((state = 'known') = (outcome IS NOT NULL))
 ) STRICT;
+
+-- New input that waits until its thread is free, in this order.
+CREATE TABLE inputs (
+    seq    INTEGER PRIMARY KEY,
+    thread INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
+    graph  BLOB    NOT NULL,
+    input  TEXT    NOT NULL,         -- JSON: channel to value
+    gates  TEXT    NOT NULL,         -- JSON: as those of a run
+    at     INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX inputs_by_thread ON inputs (thread);
 
 -- Requests that named themselves, so that one sent twice gets the first reply twice.
 CREATE TABLE requests (

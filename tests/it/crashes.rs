@@ -304,3 +304,27 @@ async fn a_kill_at_any_fail_point_changes_nothing_about_the_end() {
     }
     assert!(kills > 20, "{kills}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i53_input_that_waits_survives_a_crash_and_is_started_once() {
+    let desk = Desk::new(EffectMode::AtLeastOnce).await;
+    desk.say(&desk.start(ASK)).await.exit(3);
+    let next = r#"{"script": [{"ask": "and now?"}, {"put": {"a": ["next"]}}]}"#;
+    let enqueue: Vec<&str> = desk.start(next).into_iter().chain(["--if-busy", "enqueue"]).collect();
+    assert_eq!(desk.say(&enqueue).await.exit(3)["interrupts"][0]["payload"], "ok?");
+    // The run is over, and the process dies before it looks at what waits.
+    let killed = desk.killed_at("engine::after_end", 1, &["resume", "--thread", "t", r#""yes""#]).await;
+    assert!(killed.was_killed(), "{killed:#?}");
+    assert_eq!(desk.say(&["show", "--thread", "t"]).await.exit(0)["status"], "completed");
+    // Two that find it at once: one starts it.
+    let all = ["continue", "--all"];
+    let (one, other) = tokio::join!(desk.say(&all), desk.say(&all));
+    let seen = [one, other].map(|said| said.exit(0)["threads"].as_array().unwrap().len());
+    assert!(seen.iter().sum::<usize>() >= 1, "{seen:?}");
+    let shown = desk.say(&["show", "--thread", "t"]).await;
+    assert_eq!(shown.exit(0)["interrupts"].as_array().unwrap().len(), 1);
+    assert_eq!(shown.document["interrupts"][0]["payload"], "and now?");
+    let done = desk.say(&["resume", "--thread", "t", "1"]).await;
+    assert_eq!(done.exit(0)["state"]["a"], json!(["yes", "next"]));
+    assert_eq!(desk.say(&all).await.exit(0)["threads"], json!([]));
+}

@@ -87,3 +87,37 @@ async fn i60_of_an_answer_and_an_expiry_at_the_same_moment_one_wins() {
         assert_eq!(state["a"], json!([right]), "{answered:?} {expired:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i60_a_sweep_finds_what_expired_on_every_thread_and_no_timer_is_lost() {
+    let world = World::new();
+    let (graph, now) = timed(&world).await;
+    let ops = |ms: u64| json!([{ "ask": "ok?", "expires_ms": ms, "default": "late" }, { "put_results": "a" }]);
+    for (thread, ms) in [("a", 1_000), ("b", 2_000), ("c", 3_000)] {
+        paused(graph.invoke(on(thread), script(ops(ms))).await.unwrap());
+    }
+    // A host that was not there when they were asked.
+    let later = world.builder().database(world.db()).clock(Clock::Set(now.clone())).open().await.unwrap();
+    assert!(later.sweep().await.unwrap().is_empty());
+    now.store(START_MS + 2_000, Ordering::SeqCst);
+    let swept = later.sweep().await.unwrap();
+    let mut threads: Vec<_> = swept.iter().map(|swept| swept.thread.to_string()).collect();
+    threads.sort();
+    assert_eq!(threads, ["a", "b"]);
+    swept.into_iter().for_each(|swept| completed(swept.result.unwrap()));
+    assert_eq!(graph.state(on("b")).await.unwrap()["a"], json!(["late"]));
+    assert!(later.sweep().await.unwrap().is_empty());
+    // A host that lives long does it by itself.
+    now.store(START_MS + 3_000, Ordering::SeqCst);
+    let keeps = { let host = later.clone(); tokio::spawn(async move { host.keep_sweeping(std::time::Duration::from_millis(20)).await }) };
+    let done = async {
+        // To look runs nothing.
+        while later.execution(on("c")).await.unwrap().status != holdpoint::RunStatus::Completed {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), done).await.unwrap();
+    assert_eq!(graph.state(on("c")).await.unwrap()["a"], json!(["late"]));
+    later.stop();
+    tokio::time::timeout(std::time::Duration::from_secs(30), keeps).await.unwrap().unwrap().unwrap();
+}

@@ -199,7 +199,7 @@ async fn i57_sends_and_waiting_edges_outlast_a_pause() {
 }
 
 /// The same component with a section more that nobody reads: as if it had been built again.
-fn rebuilt(component: &str) -> Vec<u8> {
+pub fn rebuilt(component: &str) -> Vec<u8> {
     let mut bytes = std::fs::read(component).unwrap();
     bytes.extend([0, 6, 5]);
     bytes.extend(b"again");

@@ -271,8 +271,7 @@ async fn under(policy: PendingChildren) -> (World, holdpoint::Graph, Vec<Pending
     let world = World::new();
     let host = world.host().await;
     let child = host.compile(&line()).await.unwrap().digest();
-    let spec = scripted(&["p", "h"]).node("s", subgraph(child).on_error("h"));
-    let mut spec = spec;
+    let mut spec = scripted(&["p", "h"]).node("s", subgraph(child).on_error("h"));
     spec.entry = holdpoint::model::OneOrMany::Many(["p", "s"].map(String::from).to_vec());
     let graph = host.compile(&spec).await.unwrap();
     let mut ops = asks_in_children();

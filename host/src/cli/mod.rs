@@ -4,6 +4,7 @@
 //! The environment is read in this layer and in none below.
 
 mod build;
+mod cancel;
 mod r#continue;
 mod demo;
 mod history;
@@ -11,11 +12,13 @@ mod inspect;
 mod install;
 mod pending;
 mod resume;
+mod retry;
 mod run;
 mod show;
 mod state;
 mod steer;
 mod threads;
+mod upgrade;
 
 mod answer;
 mod document;
@@ -109,6 +112,12 @@ enum Command {
     /// Go on with a run whose process died or was stopped
     #[command(long_about = r#continue::ABOUT)]
     Continue(r#continue::Args),
+    /// Try again what failed
+    #[command(long_about = retry::ABOUT)]
+    Retry(retry::Args),
+    /// Call off a run
+    #[command(long_about = cancel::ABOUT)]
+    Cancel(cancel::Args),
     /// Tell a run something while it waits or goes on
     #[command(long_about = steer::ABOUT)]
     Steer(steer::Args),
@@ -118,9 +127,12 @@ enum Command {
     /// List the checkpoints of a thread
     #[command(long_about = history::ABOUT)]
     History(history::Args),
-    /// Look at a thread's channels
+    /// Look at a thread's channels, or write into them
     #[command(subcommand)]
     State(state::Command),
+    /// Change the graph of a run that waits
+    #[command(long_about = upgrade::ABOUT)]
+    Upgrade(upgrade::Args),
     /// Build nodes written in Rust into components
     #[command(long_about = BUILD_ABOUT)]
     Build(build::Args),
@@ -231,6 +243,9 @@ impl Command {
             Self::Resume(args) => resume::run(args, shell).await,
             Self::Show(args) => show::run(args, shell).await,
             Self::Continue(args) => r#continue::run(args, shell).await,
+            Self::Retry(args) => retry::run(args, shell).await,
+            Self::Cancel(args) => cancel::run(args, shell).await,
+            Self::Upgrade(args) => upgrade::run(args, shell).await,
             Self::Steer(args) => steer::run(args, shell).await,
             Self::Threads(args) => threads::run(args, shell).await,
             Self::History(args) => history::run(args, shell).await,

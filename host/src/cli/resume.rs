@@ -7,7 +7,7 @@ use super::stop::Stop;
 use super::{input, prose, store, tenant};
 use crate::engine::Host;
 use crate::model::{
-    CheckpointId, Command, InterruptId, Limits, ResumeTarget, RunConfig, RunId, TaskId, ThreadId,
+    CheckpointId, Command, InterruptId, Limits, PendingChildren, ResumeTarget, RunConfig, RunId, TaskId, ThreadId,
 };
 
 pub const ABOUT: &str = "\
@@ -68,6 +68,11 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     steer: Option<String>,
 
+    /// What becomes of what is pending in subgraphs of the run that is answered: leave, cancel, refuse, or
+    /// resolve=JSON, which answers each
+    #[arg(long, value_name = "POLICY", default_value = "leave")]
+    pending_children: String,
+
     /// Refuse unless this is the thread's latest checkpoint
     #[arg(long, value_name = "CHECKPOINT")]
     expect: Option<CheckpointId>,
@@ -112,7 +117,26 @@ fn command(args: &Args) -> Result<Command, Failure> {
         steer: args.steer.clone(),
         expect_checkpoint: args.expect,
         request_id: args.request_id.clone(),
+        pending_children: children(&args.pending_children, &limits)?,
         ..command
+    })
+}
+
+fn children(policy: &str, limits: &Limits) -> Result<PendingChildren, Failure> {
+    Ok(match policy {
+        "leave" => PendingChildren::Leave,
+        "cancel" => PendingChildren::Cancel,
+        "refuse" => PendingChildren::Refuse,
+        policy => match policy.strip_prefix("resolve=") {
+            Some(value) => {
+                let bound = ("answer_bytes", limits.answer_bytes);
+                PendingChildren::Resolve(input::json("--pending-children resolve", value, limits, bound)?.value())
+            }
+            None => {
+                let what = format!("--pending-children {policy}: it is leave, cancel, refuse, or resolve=JSON");
+                return Err(Failure::argument(what));
+            }
+        },
     })
 }
 

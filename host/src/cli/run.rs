@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::stop::Stop;
 use super::{input, prose};
 use crate::engine::Host;
-use crate::model::{GraphSpec, Json, RunConfig, ThreadId};
+use crate::model::{GraphSpec, IfBusy, Json, RunConfig, ThreadId};
 
 pub const ABOUT: &str = "\
 Start a run of a graph on a thread.
@@ -20,7 +20,8 @@ database, and the command that answers it is printed.
     holdpoint run graph.toml --thread support-123 --input '{\"ticket\": 7}'
     holdpoint run graph.toml --thread support-123 --input @ticket.json
 
-A thread that waits for an answer, or that another process runs, takes no new input.";
+A thread that waits for an answer, or that another process runs, takes no new input, unless --if-busy says what
+becomes of what is there.";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -43,6 +44,28 @@ pub struct Args {
     /// Hold this node's update back until somebody lets it pass; may be repeated
     #[arg(long, value_name = "NODE")]
     interrupt_after: Vec<String>,
+
+    /// What becomes of the input if the thread is paused or running: refuse it, let it wait until the run is
+    /// over, or call the run off
+    #[arg(long, value_name = "POLICY", default_value = "refuse")]
+    if_busy: Policy,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Policy {
+    Refuse,
+    Enqueue,
+    Supersede,
+}
+
+impl From<Policy> for IfBusy {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Refuse => Self::Refuse,
+            Policy::Enqueue => Self::Enqueue,
+            Policy::Supersede => Self::Supersede,
+        }
+    }
 }
 
 pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
@@ -55,6 +78,7 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
         thread: Some(args.thread.to_string()),
         interrupt_before: args.interrupt_before,
         interrupt_after: args.interrupt_after,
+        if_busy: args.if_busy.into(),
     };
     let said = start(shell, &host, (&args.thread, config), &spec, &input).await;
     host.close().await;

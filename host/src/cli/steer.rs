@@ -4,7 +4,7 @@ use super::Shell;
 use super::document::Said;
 use super::failure::Failure;
 use super::prose;
-use crate::model::{RunConfig, ThreadId};
+use crate::model::{ResumeTarget, RunConfig, RunId, TaskId, ThreadId};
 
 pub const ABOUT: &str = "\
 Tell a run something while it waits or goes on.
@@ -12,13 +12,23 @@ Tell a run something while it waits or goes on.
 It is no answer: what is pending stays pending. The run's nodes see it, with all that was said before, when
 they next look for instructions. To say something beside an answer, use `resume --steer`.
 
-    holdpoint steer --thread support-123 --as maria 'Keep it short.'";
+    holdpoint steer --thread support-123 --as maria 'Keep it short.'
+
+With --run or --task it is for one run of the tree, as `pending` shows them, or for one of its tasks.";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The thread of the run
     #[arg(long, value_name = "ID")]
     thread: ThreadId,
+
+    /// Only for this run, and those below it
+    #[arg(long, value_name = "ID")]
+    run: Option<RunId>,
+
+    /// Only for this task
+    #[arg(long, value_name = "ID", requires = "run")]
+    task: Option<TaskId>,
 
     /// Who says it; shown to the node
     #[arg(long = "as", value_name = "WHO", default_value = "")]
@@ -32,7 +42,13 @@ pub struct Args {
 pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let host = shell.known_host().await?;
     let config = RunConfig::thread(args.thread.as_str());
-    let done = host.steer(config, &args.actor, &args.text).await;
+    let done = match args.run {
+        None => host.steer(config, &args.actor, &args.text).await,
+        Some(run) => {
+            let target = ResumeTarget { task_id: args.task, ..ResumeTarget::run(run) };
+            host.steer_targeted(target, &args.actor, &args.text).await
+        }
+    };
     let said = prose::invocation(shell, &host, &args.thread, done).await;
     host.close().await;
     said

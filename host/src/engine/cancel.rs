@@ -50,6 +50,7 @@ impl Host {
             match store.commit(batch).await {
                 Ok(_) => {
                     self.shared.called_off(&self.tenant, &thread);
+                    self.then_queued(&thread);
                     return self.execution(config).await;
                 }
                 Err(CommitError::Conflict) => {}

@@ -157,6 +157,21 @@ impl Run {
 
     /// Calls off this run and all below it: what is pending is withdrawn. Returns what says so.
     pub(super) fn call_off(&mut self, now: Timestamp, by: Option<&str>, reason: &str) -> Vec<Write> {
+        let mut writes = self.withdraw(now, by, reason);
+        self.row.status = RunStatus::Cancelled;
+        self.row.error = Some(ErrorRecord::new(Kind::Cancelled, reason));
+        self.row.ended_at = Some(now);
+        writes.push(self.status_write());
+        writes
+    }
+
+    /// The tasks of its boundary are left as they are: nothing of what they asked is asked any more.
+    pub(super) fn leave(&mut self, by: Option<&str>, reason: &str) -> Vec<Write> {
+        let now = self.invocation().shared.clock.now();
+        self.withdraw(now, by, reason)
+    }
+
+    fn withdraw(&mut self, now: Timestamp, by: Option<&str>, reason: &str) -> Vec<Write> {
         let mut writes = Vec::new();
         for slot in &mut self.slots {
             for row in slot.interrupts.iter_mut().filter(|row| row.state == InterruptState::Pending) {
@@ -168,10 +183,6 @@ impl Run {
                 writes.extend(child.call_off(now, by, reason));
             }
         }
-        self.row.status = RunStatus::Cancelled;
-        self.row.error = Some(ErrorRecord::new(Kind::Cancelled, reason));
-        self.row.ended_at = Some(now);
-        writes.push(self.status_write());
         writes
     }
 }

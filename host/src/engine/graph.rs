@@ -8,17 +8,18 @@ use super::error::EngineError;
 use super::host::Host;
 use super::ledger::Ledger;
 use super::plan;
+use super::queue::{Input, not_free};
 use super::resume::{RACES_MAX, too_many_races};
 use super::session::Session;
 use super::task::Invocation;
 use crate::model::checkpoint::{Gates, Version};
-use crate::model::command::{Command, ResumeTarget, RunConfig};
+use crate::model::command::{Command, IfBusy, ResumeTarget, RunConfig};
 use crate::model::compile::CompiledGraph;
 use crate::model::error::{Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{ChannelName, CheckpointId, Digest, NodeId, RunId, ThreadId};
 use crate::model::json::Json;
-use crate::store::{Expect, Store, ThreadSnapshot};
+use crate::store::{Expect, Store, ThreadSnapshot, Write};
 
 /// A graph that can be run. Its runs are pinned to it and to its components.
 #[derive(Clone)]
@@ -46,7 +47,7 @@ impl Graph {
     /// Starts a run with new input: an object from channel names to values.
     ///
     /// Returns when the run completes, pauses or fails; all that its resume needs is durable by then. On a
-    /// thread that is paused or busy it is refused.
+    /// thread that is paused or busy it is refused, or what [`RunConfig::if_busy`] says.
     pub async fn invoke(&self, config: RunConfig, input: Value) -> Result<Execution, EngineError> {
         let limits = &self.host.shared.limits;
         let input = limits
@@ -58,32 +59,25 @@ impl Graph {
         let (Some(store), Some(thread)) = (self.host.shared.store.clone(), thread) else {
             return self.host.fleeting(&self.compiled, (input, gates)).await;
         };
+        let input = Input { update: input, gates, queued: None };
         let lock = self.host.shared.thread_lock(&self.host.tenant, &thread);
-        let Ok(_only) = lock.try_lock() else {
-            return Err(busy(&thread, None).into());
+        let _only = match (lock.try_lock(), config.if_busy) {
+            (Ok(only), _) => only,
+            (Err(_), IfBusy::Refuse) => return Err(busy(&thread, None).into()),
+            (Err(_), IfBusy::Enqueue) => {
+                let waits = self.host.enqueue_behind(&store, &thread, &self.compiled, &input).await?;
+                match waits {
+                    Some(execution) => return Ok(execution),
+                    // It is over by now.
+                    None => lock.lock().await,
+                }
+            }
+            (Err(_), IfBusy::Supersede) => {
+                self.host.call_off_for_new(&config).await?;
+                lock.lock().await
+            }
         };
-        for _ in 0..RACES_MAX {
-            let before = store.load(&self.host.tenant, &thread).await?;
-            if let Some(refused) = before.as_ref().and_then(|before| refuse_input(&thread, before)) {
-                return Err(refused.into());
-            }
-            let secret = before.as_ref().map_or_else(rand_secret, |before| before.secret);
-            let ids = (RunId::fresh(), CheckpointId::fresh());
-            let expect = match &before {
-                None => Expect::Absent { secret },
-                Some(before) => Expect::At { head: before.head, epoch: before.epoch },
-            };
-            let has_owner = before.as_ref().is_some_and(|before| before.lease.is_some());
-            let head = before.as_ref().map_or(ids.1, |before| before.head);
-            let known = (secret, before.as_ref().map_or(0, |before| before.version));
-            let invocation = self.host.invocation(&store, &thread, known, (expect, head), has_owner);
-            let (before, input) = (before.as_ref(), (input.clone(), gates.clone()));
-            let started = Session::start(invocation.clone(), self.compiled.clone(), before, ids, input).await;
-            if let Some(execution) = self.host.drive(&invocation, started).await? {
-                return Ok(execution);
-            }
-        }
-        Err(too_many_races())
+        self.host.start(&store, &thread, &self.compiled, &input, Some(config.if_busy)).await
     }
 
     /// Where one run stops, beside what the graph says.
@@ -135,6 +129,97 @@ impl Graph {
 }
 
 impl Host {
+    /// Starts a run on a thread that is free, or as the policy says if it is not; without one it is refused.
+    /// The caller holds the thread's lock.
+    pub(super) async fn start(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        graph: &Arc<CompiledGraph>,
+        input: &Input,
+        policy: Option<IfBusy>,
+    ) -> Result<Execution, EngineError> {
+        for _ in 0..RACES_MAX {
+            let before = store.load(&self.tenant, thread).await?;
+            let mut superseded = Vec::new();
+            if let Some(before) = &before
+                && let Some(refusal) = not_free(thread, before)
+            {
+                match policy {
+                    Some(IfBusy::Supersede) if before.status == RunStatus::Interrupted => {
+                        superseded = self.calling_off(before, None, SUPERSEDED).1;
+                        // The new run's first boundary follows; a checkpoint between would be nobody's head.
+                        superseded.retain(|write| !matches!(write, Write::Checkpoint(_)));
+                    }
+                    Some(IfBusy::Supersede) => {
+                        self.call_off_for_new(&RunConfig::thread(thread.to_string())).await?;
+                        continue;
+                    }
+                    Some(IfBusy::Enqueue) => match self.enqueue(store, thread, before, graph, input).await? {
+                        Some(execution) => return Ok(execution),
+                        None => continue,
+                    },
+                    Some(IfBusy::Refuse) | None => return Err(refusal.into()),
+                }
+            }
+            let secret = before.as_ref().map_or_else(rand_secret, |before| before.secret);
+            let ids = (RunId::fresh(), CheckpointId::fresh());
+            let expect = match &before {
+                None => Expect::Absent { secret },
+                Some(before) => Expect::At { head: before.head, epoch: before.epoch },
+            };
+            let has_owner = before.as_ref().is_some_and(|before| before.lease.is_some());
+            let head = before.as_ref().map_or(ids.1, |before| before.head);
+            let known = (secret, before.as_ref().map_or(0, |before| before.version));
+            let invocation = self.invocation(store, thread, known, (expect, head), has_owner);
+            superseded.extend(input.queued.map(|seq| Write::Dequeue { seq }));
+            invocation.push(superseded).await;
+            let what = (input.update.clone(), input.gates.clone());
+            let started = Session::start(invocation.clone(), graph.clone(), before.as_ref(), ids, what).await;
+            if let Some(execution) = self.drive(&invocation, started).await? {
+                return Ok(execution);
+            }
+            if let Some(seq) = input.queued
+                && store.next_input(&self.tenant, thread).await?.is_none_or(|(first, _)| first != seq)
+            {
+                // Somebody else took it off.
+                let snapshot = self.load(store, thread).await?;
+                return Err(busy(thread, Some(&snapshot)).into());
+            }
+        }
+        Err(too_many_races())
+    }
+
+    /// Calls off what runs on a thread, for new input; nothing to call off is as good.
+    async fn call_off_for_new(&self, config: &RunConfig) -> Result<(), EngineError> {
+        match self.cancel(config.clone(), None, Some(SUPERSEDED)).await {
+            Err(error) if !matches!(error.kind(), Kind::NotPending | Kind::NotFound) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts input behind the run that this process is at. `None`: it is over.
+    async fn enqueue_behind(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        graph: &Arc<CompiledGraph>,
+        input: &Input,
+    ) -> Result<Option<Execution>, EngineError> {
+        for _ in 0..RACES_MAX {
+            let Some(before) = store.load(&self.tenant, thread).await? else {
+                return Ok(None);
+            };
+            if not_free(thread, &before).is_none() {
+                return Ok(None);
+            }
+            if let Some(execution) = self.enqueue(store, thread, &before, graph, input).await? {
+                return Ok(Some(execution));
+            }
+        }
+        Err(too_many_races())
+    }
+
     /// Without durability: what pauses fails.
     async fn fleeting(
         &self,
@@ -173,17 +258,8 @@ impl Host {
     }
 }
 
-fn refuse_input(thread: &ThreadId, before: &ThreadSnapshot) -> Option<Refused> {
-    match before.status {
-        RunStatus::Interrupted => Some(super::resume::refused(
-            before,
-            Kind::Busy,
-            format!("thread {thread} is paused; answer what is pending before it takes new input"),
-        )),
-        RunStatus::Running => Some(busy(thread, Some(before))),
-        RunStatus::Completed | RunStatus::Failed | RunStatus::Diverged | RunStatus::Cancelled => None,
-    }
-}
+/// Why a run was called off for another.
+const SUPERSEDED: &str = "superseded by new input";
 
 /// The refusal for a thread that somebody runs, or died running.
 pub(super) fn busy(thread: &ThreadId, snapshot: Option<&ThreadSnapshot>) -> Refused {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
 use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
 use serde_json::Value;
 
 use super::clock::Clock;
@@ -13,6 +14,7 @@ use super::effects::{self, EffectFailure, EffectRequest, Handler, Handlers};
 use super::error::EngineError;
 use super::graph::Graph;
 use super::http::Egress;
+use super::queue::{self, Waiting};
 use super::watch::{Watched, Watcher};
 use crate::model::compile::{CompileError, CompiledGraph, NodeInfo};
 use crate::model::error::{Kind, Refused};
@@ -64,6 +66,7 @@ pub struct Shared {
     stop: tokio::sync::watch::Sender<bool>,
     called_off: tokio::sync::broadcast::Sender<(TenantId, ThreadId)>,
     threads: Mutex<ThreadLocks>,
+    waiting: mpsc::UnboundedSender<Waiting>,
     graphs: Mutex<HashMap<Digest, Arc<CompiledGraph>>>,
     infos: Mutex<HashMap<Digest, NodeInfo>>,
 }
@@ -151,7 +154,8 @@ impl HostBuilder {
         let cache_dir = self.cache.clone().or_else(beside);
         let sandbox = Sandbox::new(SandboxOptions { cache_dir, limits: self.limits.clone() })?;
         let handlers = Handlers::new(self.handlers, self.egress);
-        let shared = Shared {
+        let (waiting, words) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
             store,
             sandbox,
             handlers,
@@ -163,10 +167,12 @@ impl HostBuilder {
             stop: tokio::sync::watch::Sender::new(false),
             called_off: tokio::sync::broadcast::Sender::new(64),
             threads: Mutex::default(),
+            waiting,
             graphs: Mutex::default(),
             infos: Mutex::default(),
-        };
-        Ok(Host { shared: Arc::new(shared), tenant: TenantId::default() })
+        });
+        tokio::spawn(queue::worker(words, Arc::downgrade(&shared)));
+        Ok(Host { shared, tenant: TenantId::default() })
     }
 }
 
@@ -337,8 +343,11 @@ impl Host {
         self.shared.stop.send_replace(true);
     }
 
-    /// Waits for what was promised and closes the database.
+    /// Waits for what was promised, what waits on threads that became free included, and closes the database.
     pub async fn close(self) {
+        let (done, idle) = oneshot::channel();
+        self.shared.waiting(Waiting::Idle(done));
+        idle.await.ok();
         if let Some(store) = self.shared.store.clone() {
             store.close().await;
         }
@@ -377,6 +386,11 @@ impl Shared {
                 std::future::pending().await
             }
         }
+    }
+
+    pub fn waiting(&self, word: Waiting) {
+        // The worker lives as long as this does.
+        self.waiting.send(word).ok();
     }
 
     /// Tells an invocation of this process that its thread is no longer its own.

@@ -41,6 +41,8 @@ struct State {
     claimed: Option<Timestamp>,
     /// The thread's row names an owner, this one or a dead one.
     has_owner: bool,
+    /// Input waits on the thread.
+    queued: bool,
     /// How the invocation ended is with the writer, and stands.
     ended: bool,
 }
@@ -54,7 +56,7 @@ impl Ledger {
         (expect, head): (Expect, CheckpointId),
         has_owner: bool,
     ) -> Self {
-        let state = State { expect, head, writes: Vec::new(), claimed: None, has_owner, ended: false };
+        let state = State { expect, head, writes: Vec::new(), claimed: None, has_owner, queued: false, ended: false };
         Self { store, tenant, thread, owner, lease_ms, clock, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -67,6 +69,11 @@ impl Ledger {
         let mut state = self.state.lock().await;
         state.head = head;
         state.writes.extend(writes);
+    }
+
+    /// Whether input waits on the thread, as of the last commit.
+    pub async fn is_queued(&self) -> bool {
+        self.state.lock().await.queued
     }
 
     pub async fn is_claimed(&self) -> bool {
@@ -127,6 +134,7 @@ impl Ledger {
                 CommitError::Store(error) => Lost::Store(error),
             })?;
             state.expect = Expect::At { head: state.head, epoch: committed.epoch };
+            state.queued = committed.queued;
             match lease {
                 LeaseChange::Keep => {}
                 LeaseChange::Claim { until, .. } | LeaseChange::Renew { until } => {

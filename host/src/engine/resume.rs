@@ -267,7 +267,7 @@ impl Host {
         Ok(Value::Object(state))
     }
 
-    async fn reopen(
+    pub(super) async fn reopen(
         &self,
         store: &Store,
         thread: &ThreadId,
@@ -294,7 +294,14 @@ impl Host {
             Err(ended) => Err(ended),
         };
         let fault = match ended {
-            Ok(execution) => return Ok(Some(execution)),
+            Ok(execution) => {
+                if let (Some(ledger), Some(thread)) = (&invocation.ledger, &execution.thread)
+                    && ledger.is_queued().await
+                {
+                    self.then_queued(thread);
+                }
+                return Ok(Some(execution));
+            }
             Err(Ended::Engine(error)) => return Err(error),
             Err(Ended::Stopped) => return Err(EngineError::Stopped),
             Err(Ended::Fault(fault)) => fault,
@@ -453,7 +460,7 @@ impl Host {
         Ok(snapshot.ok_or_else(missing)?)
     }
 
-    fn durable_store(&self) -> Result<Store, EngineError> {
+    pub(super) fn durable_store(&self) -> Result<Store, EngineError> {
         let missing = || {
             Refused::plain(
                 Kind::Resume,

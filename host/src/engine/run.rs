@@ -26,7 +26,7 @@ use crate::model::ids::{ChannelName, CheckpointId, NodeId, RunId, TaskId, Timest
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::Journal;
 use crate::model::json::Json;
-use crate::sandbox::{Attempt, Component, Context, End, Ran};
+use crate::sandbox::{Attempt, Component, Context, End, Outside, Ran};
 use crate::store::{RunSnapshot, Write};
 
 /// The boundary that the tasks of a step start from.
@@ -233,19 +233,38 @@ impl Run {
                 }
             }
             let tasks = self.slot_writes();
-            let next = Boundary {
-                checkpoint: CheckpointId::fresh(),
-                step: self.boundary.step + 1,
-                version: self.invocation.next_version(),
-                created_at: self.invocation.shared.clock.now(),
-                plan: next,
-            };
-            self.advance(next, Some(self.head), changes, status, tasks).await;
+            self.move_on(next, changes, status, tasks).await;
         }
     }
 
+    async fn move_on(
+        &mut self,
+        plan: Plan,
+        changes: BTreeMap<ChannelName, Change>,
+        status: RunStatus,
+        tasks: Vec<Write>,
+    ) {
+        let next = Boundary {
+            checkpoint: CheckpointId::fresh(),
+            step: self.boundary.step + 1,
+            version: self.invocation.next_version(),
+            created_at: self.invocation.shared.clock.now(),
+            plan,
+        };
+        self.advance(next, Some(self.head), changes, status, tasks).await;
+    }
+
+    /// A boundary that somebody else than the tasks of this one makes.
+    pub async fn step_to(&mut self, plan: Plan, changes: BTreeMap<ChannelName, Change>, writes: Vec<Write>) {
+        self.move_on(plan, changes, RunStatus::Running, writes).await;
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.boundary.plan
+    }
+
     /// Whether the run may have a step like this.
-    fn in_bounds(&self, next: &Plan) -> Result<(), ErrorRecord> {
+    pub fn in_bounds(&self, next: &Plan) -> Result<(), ErrorRecord> {
         let limits = &self.invocation.shared.limits;
         let (tasks, step) = (next.tasks.len(), self.boundary.step + 1);
         if tasks > limits.step_tasks as usize {
@@ -352,11 +371,30 @@ impl Run {
     }
 
     fn attempt(&mut self, i: usize) -> Result<Attempt, ErrorRecord> {
-        let invocation = &self.invocation;
         let slot = &mut self.slots[i];
         slot.row.attempts += 1;
         slot.row.state = TaskState::Started;
-        let node = &self.graph.nodes[&slot.row.node];
+        let outside = TaskOutside {
+            invocation: self.invocation.clone(),
+            graph: self.graph.clone(),
+            path: path_of(&self.row.namespace, &slot.row.node),
+            run_path: self.path.clone(),
+            row: slot.row.clone(),
+            journal: slot.journal.clone(),
+        };
+        let (node, journal) = (&self.graph.nodes[&slot.row.node], slot.journal.clone());
+        self.attempt_of(i, node, journal, Arc::new(outside))
+    }
+
+    /// An attempt of a task, of this node, with this outside.
+    pub fn attempt_of(
+        &self,
+        i: usize,
+        node: &CompiledNode,
+        journal: Arc<Mutex<Journal>>,
+        outside: Arc<dyn Outside>,
+    ) -> Result<Attempt, ErrorRecord> {
+        let (invocation, slot) = (&self.invocation, &self.slots[i]);
         let state = Json::object(
             node.reads.iter().filter_map(|(own, channel)| Some((own.as_str(), self.channels.get(channel)?))),
         );
@@ -373,7 +411,7 @@ impl Run {
                 ),
             ));
         }
-        let begun = locked(&slot.journal).rewind();
+        let begun = locked(&journal).rewind();
         let context = Context {
             thread_id: invocation.thread_name(),
             run_id: self.row.run.to_string(),
@@ -391,22 +429,15 @@ impl Run {
         Ok(Attempt {
             context,
             state,
-            journal: slot.journal.clone(),
-            outside: Arc::new(TaskOutside {
-                invocation: invocation.clone(),
-                graph: self.graph.clone(),
-                path: path_of(&self.row.namespace, &slot.row.node),
-                run_path: self.path.clone(),
-                row: slot.row.clone(),
-                journal: slot.journal.clone(),
-            }),
+            journal,
+            outside,
             clock: begun.map_or(self.boundary.created_at, |begun| begun.max(self.boundary.created_at)),
             seed: seed.0,
             limits,
         })
     }
 
-    async fn component(&self, i: usize, digest: crate::model::Digest) -> Result<Component, Ended> {
+    pub async fn component(&self, i: usize, digest: crate::model::Digest) -> Result<Component, Ended> {
         let node = self.slots[i].row.node.as_str();
         let component = self.invocation.shared.component(&self.invocation.tenant, digest, node).await;
         component.map_err(Ended::Engine)
@@ -597,7 +628,7 @@ impl Run {
     }
 
     /// Folds updates into the channels, loading those whose present value the fold needs.
-    async fn fold<'a>(
+    pub async fn fold<'a>(
         &mut self,
         updates: impl IntoIterator<Item = (&'a str, &'a [(ChannelName, Json)])>,
     ) -> Result<Result<BTreeMap<ChannelName, Change>, ErrorRecord>, Ended> {
@@ -676,6 +707,17 @@ impl Run {
         }
     }
 
+    /// Goes on as this graph says.
+    pub fn take_graph(&mut self, graph: Arc<CompiledGraph>) {
+        self.graph = graph;
+        for i in 0..self.slots.len() {
+            let id = self.slots[i].row.node.clone();
+            if let Some(node) = self.graph.nodes.get(&id) {
+                self.slots[i].gated = self.gated(&id, node);
+            }
+        }
+    }
+
     pub fn head(&self) -> CheckpointId {
         self.head
     }
@@ -695,7 +737,7 @@ impl Run {
         }
     }
 
-    fn path_of(&self, i: usize) -> String {
+    pub fn path_of(&self, i: usize) -> String {
         path_of(&self.row.namespace, &self.slots[i].row.node)
     }
 

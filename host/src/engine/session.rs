@@ -60,7 +60,7 @@ pub struct Request {
 
 pub struct Session {
     invocation: Arc<Invocation>,
-    root: Run,
+    pub(super) root: Run,
     request: Option<Request>,
 }
 

@@ -243,6 +243,16 @@ pub struct SteeringRow {
     pub at: Timestamp,
 }
 
+/// New input that waits until its thread is free.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueuedInput {
+    pub graph: Digest,
+    /// An object from channels to values, held to the graph already.
+    pub input: Json,
+    pub gates: Gates,
+    pub at: Timestamp,
+}
+
 /// Whose key an effect has: what one node of one thread asks under one name and key, it asks once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EffectScope {

@@ -14,6 +14,19 @@ pub struct RunConfig {
     pub interrupt_before: Vec<String>,
     /// Nodes whose updates this run holds back until somebody lets them pass.
     pub interrupt_after: Vec<String>,
+    /// What becomes of new input where the thread is paused or running. Only a start reads it.
+    pub if_busy: IfBusy,
+}
+
+/// What becomes of new input on a thread that is paused or running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfBusy {
+    #[default]
+    Refuse,
+    /// It waits, and is started when the run is over.
+    Enqueue,
+    /// The run is called off: its questions are withdrawn, and late answers to them are stale.
+    Supersede,
 }
 
 impl RunConfig {
@@ -36,6 +49,12 @@ impl RunConfig {
     /// Stop before this node's update counts, for one run.
     pub fn interrupt_after(mut self, node: impl Into<String>) -> Self {
         self.interrupt_after.push(node.into());
+        self
+    }
+
+    /// What becomes of the input if the thread is paused or running.
+    pub fn if_busy(mut self, policy: IfBusy) -> Self {
+        self.if_busy = policy;
         self
     }
 

@@ -15,7 +15,7 @@ pub mod limits;
 pub mod error;
 
 pub use channel::Reducer;
-pub use command::{Command, PendingChildren, Resume, ResumeTarget, RunConfig};
+pub use command::{Command, IfBusy, PendingChildren, Resume, ResumeTarget, RunConfig};
 pub use compile::{CompileError, CompiledGraph, NodeInfo};
 pub use error::{ErrorRecord, Kind, Refused};
 pub use execution::{Execution, RunStatus};

@@ -1,7 +1,7 @@
 //! What the engine asks to become true, all of it or nothing.
 
 use crate::model::checkpoint::{
-    Answer, ChannelRow, CheckpointRow, EffectRow, InterruptRow, JournalRow, RunRow, SteeringRow, TaskRow,
+    Answer, ChannelRow, CheckpointRow, EffectRow, InterruptRow, JournalRow, QueuedInput, RunRow, SteeringRow, TaskRow,
     Withdrawal,
 };
 use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, TaskId, TenantId, ThreadId, Timestamp};
@@ -60,6 +60,11 @@ pub enum Write {
         error: Option<ErrorRecord>,
         ended_at: Option<Timestamp>,
     },
+    /// The graph that a run is pinned to from now on.
+    RunGraph {
+        run: RunId,
+        graph: Digest,
+    },
     /// The latest checkpoint of a child run.
     RunHead {
         run: RunId,
@@ -90,6 +95,12 @@ pub enum Write {
         withdrawal: Withdrawal,
     },
     Steer(SteeringRow),
+    /// Behind all that waits on the thread.
+    Enqueue(QueuedInput),
+    /// Taken off by whoever starts it; if it is not there any more, the batch is a conflict.
+    Dequeue {
+        seq: i64,
+    },
     /// A request was carried out; the reply is repeated to whoever sends it again. Without one, it was
     /// accepted and is not finished yet. Inserted, or its reply set.
     Request {

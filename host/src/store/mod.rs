@@ -26,6 +26,8 @@ mod interrupts;
 mod steering;
 mod effects;
 mod requests;
+mod inputs;
+mod due;
 mod components;
 #[cfg(test)]
 mod tests;
@@ -72,6 +74,8 @@ struct Inner {
 pub struct Committed {
     /// The thread's epoch from now on.
     pub epoch: i64,
+    /// Whether input waits on the thread, or did when this was begun.
+    pub queued: bool,
 }
 
 /// What was done so far, for benchmarks and for tests that hold it down.
@@ -124,7 +128,7 @@ impl Store {
     /// stops waiting.
     pub async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         match self.inner.work(Work::Batch(Box::new(batch))).await? {
-            Done::Thread { epoch } => Ok(Committed { epoch }),
+            Done::Thread(committed) => Ok(committed),
             Done::Content => Err(StoreError::rejected("the writer answered something else").into()),
         }
     }

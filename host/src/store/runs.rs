@@ -6,7 +6,7 @@ use super::reader::{tenant, thread};
 use super::write::{Pen, Stop};
 use super::{Store, sql};
 use crate::model::checkpoint::RunRow;
-use crate::model::ids::{CheckpointId, RunId, TenantId, ThreadId, Timestamp};
+use crate::model::ids::{CheckpointId, Digest, RunId, TenantId, ThreadId, Timestamp};
 use crate::model::{ErrorRecord, RunStatus};
 
 macro_rules! columns {
@@ -43,6 +43,7 @@ pub(super) const OF_BOUNDARY: &str = concat!(
 const INSERT: &str = "INSERT INTO runs (tenant, run, thread, parent_run, parent_task, graph, namespace, agent, \
     given, head, gates, status, error, created_at, ended_at) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
+const SET_GRAPH: &str = "UPDATE runs SET graph = ?4 WHERE tenant = ?1 AND run = ?2 AND thread = ?3";
 const SET_HEAD: &str = "UPDATE runs SET head = ?4 WHERE tenant = ?1 AND run = ?2 AND thread = ?3";
 const SET_STATUS: &str = "UPDATE runs SET status = ?4, error = ?5, ended_at = ?6 \
     WHERE tenant = ?1 AND run = ?2 AND thread = ?3";
@@ -79,6 +80,11 @@ pub(super) async fn insert(pen: &mut Pen<'_>, row: &RunRow) -> Result<(), Stop> 
         .bind(row.error.as_ref().map(encode).transpose()?)
         .bind(row.created_at.0)
         .bind(row.ended_at.map(|at| at.0));
+    pen.one_row(sql).await
+}
+
+pub(super) async fn set_graph(pen: &mut Pen<'_>, run: RunId, graph: Digest) -> Result<(), Stop> {
+    let sql = sql(SET_GRAPH).bind(pen.tenant).bind(run.blob()).bind(pen.thread).bind(graph.0.to_vec());
     pen.one_row(sql).await
 }
 

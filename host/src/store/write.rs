@@ -12,7 +12,8 @@ use super::error::{StoreError, is_constraint};
 use super::reader::Sql;
 use super::writer::Content;
 use super::{
-    Tally, channels, checkpoints, components, effects, interrupts, journal, requests, runs, steering,
+    Committed, Tally, channels, checkpoints, components, effects, inputs, interrupts, journal, requests, runs,
+    steering,
 };
 use super::{sql, tasks};
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, RunRow};
@@ -23,7 +24,7 @@ const NEW_TENANT: &str = "INSERT INTO tenants (name) VALUES (?1) RETURNING tenan
 const NEW_THREAD: &str = "INSERT INTO threads \
         (tenant, name, secret, head, epoch, owner, until, status, run, version, created_at) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
-    ON CONFLICT (tenant, name) DO NOTHING RETURNING thread, epoch";
+    ON CONFLICT (tenant, name) DO NOTHING RETURNING thread, epoch, FALSE AS queued";
 // The compare-and-swap. A lease that nobody holds cannot be renewed.
 pub(super) const THREAD: &str = "UPDATE threads SET head = ?5, status = ?6, run = coalesce(?7, run), \
         version = max(version, ?8), \
@@ -31,7 +32,7 @@ pub(super) const THREAD: &str = "UPDATE threads SET head = ?5, status = ?6, run 
         owner = CASE ?9 WHEN 'claim' THEN ?10 WHEN 'release' THEN NULL ELSE owner END, \
         until = CASE ?9 WHEN 'keep' THEN until ELSE ?11 END \
     WHERE tenant = ?1 AND name = ?2 AND head = ?3 AND epoch = ?4 AND (?9 <> 'renew' OR owner IS NOT NULL) \
-    RETURNING thread, epoch";
+    RETURNING thread, epoch, EXISTS (SELECT 1 FROM inputs q WHERE q.thread = threads.thread) AS queued";
 const CHECKPOINT: &str = "SELECT 1 FROM checkpoints WHERE thread = ?1 AND checkpoint = ?2";
 
 /// Why nothing more is written for a batch.
@@ -113,14 +114,14 @@ fn injected() -> Result<(), Stop> {
     Ok(())
 }
 
-/// Makes a batch true, or says why not; the caller holds the savepoint. Returns the epoch afterwards.
+/// Makes a batch true, or says why not; the caller holds the savepoint.
 pub(super) async fn batch(
     connection: &mut SqliteConnection,
     tally: &Tally,
     batch: &Batch,
-) -> Result<i64, Stop> {
+) -> Result<Committed, Stop> {
     let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
-    let epoch = guard(&mut pen, batch).await?;
+    let committed = guard(&mut pen, batch).await?;
     // In the order of the schema, so that a row finds the rows that it refers to however the batch
     // lists them.
     let mut writes: Vec<&Write> = batch.writes.iter().collect();
@@ -129,7 +130,7 @@ pub(super) async fn batch(
         one(&mut pen, write).await.map_err(|stop| stop.while_writing(Noun(write)))?;
     }
     head_is_there(&mut pen, batch).await?;
-    Ok(epoch)
+    Ok(committed)
 }
 
 /// Stores content under its digest.
@@ -164,8 +165,8 @@ async fn enter(pen: &mut Pen<'_>, tenant: &TenantId, or: Enter) -> Result<(), St
     Ok(())
 }
 
-/// Finds the thread as it is expected, or makes it, and says what becomes of it. Returns its epoch afterwards.
-async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<i64, Stop> {
+/// Finds the thread as it is expected, or makes it, and says what becomes of it.
+async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
     let (lease, owner, until) = match batch.lease {
         LeaseChange::Keep => ("keep", None, None),
         LeaseChange::Claim { owner, until } => ("claim", Some(owner.0.to_be_bytes().to_vec()), Some(until.0)),
@@ -216,7 +217,7 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<i64, Stop> {
     };
     let row = pen.returned(statement).await?.ok_or(Stop::Conflict)?;
     pen.thread = row.try_get("thread")?;
-    Ok(row.try_get("epoch")?)
+    Ok(Committed { epoch: row.try_get("epoch")?, queued: row.try_get("queued")? })
 }
 
 /// A thread whose head is nowhere could never be loaded again.
@@ -260,6 +261,7 @@ async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
         Write::RunStatus { run, status, error, ended_at } => {
             runs::set_status(pen, *run, *status, error.as_ref(), *ended_at).await
         }
+        Write::RunGraph { run, graph } => runs::set_graph(pen, *run, *graph).await,
         Write::RunHead { run, head } => runs::set_head(pen, *run, *head).await,
         Write::Checkpoint(row) => checkpoints::insert(pen, row).await,
         Write::Channel(row) => channels::insert(pen, row).await,
@@ -271,6 +273,8 @@ async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
         Write::Answer { interrupt, answer } => interrupts::answer(pen, *interrupt, answer).await,
         Write::Withdraw { interrupt, withdrawal } => interrupts::withdraw(pen, *interrupt, withdrawal).await,
         Write::Steer(row) => steering::insert(pen, row).await,
+        Write::Enqueue(row) => inputs::insert(pen, row).await,
+        Write::Dequeue { seq } => inputs::remove(pen, *seq).await,
         Write::Request { request_id, command, at, reply } => {
             requests::put(pen, request_id, *command, *at, reply.as_ref()).await
         }
@@ -280,7 +284,7 @@ async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
 fn rank(write: &Write) -> u8 {
     match write {
         Write::Run(_) => 0,
-        Write::RunStatus { .. } => 1,
+        Write::RunStatus { .. } | Write::RunGraph { .. } => 1,
         Write::Checkpoint(_) => 2,
         Write::RunHead { .. } => 3,
         Write::Channel(_) => 4,
@@ -290,7 +294,8 @@ fn rank(write: &Write) -> u8 {
         Write::Interrupt(_) => 8,
         Write::Answer { .. } | Write::Withdraw { .. } => 9,
         Write::Steer(_) => 10,
-        Write::Request { .. } => 11,
+        Write::Enqueue(_) | Write::Dequeue { .. } => 11,
+        Write::Request { .. } => 12,
     }
 }
 
@@ -302,6 +307,7 @@ impl Display for Noun<'_> {
         match self.0 {
             Write::Run(row) => write!(f, "run {} of graph {}", row.run, row.graph),
             Write::RunStatus { run, .. } => write!(f, "status of run {run}"),
+            Write::RunGraph { run, graph } => write!(f, "graph {graph} of run {run}"),
             Write::RunHead { run, head } => write!(f, "head {head} of run {run}"),
             Write::Checkpoint(row) => write!(f, "checkpoint {}", row.checkpoint),
             Write::Channel(row) => write!(f, "channel {} at version {}", row.channel, row.version),
@@ -313,6 +319,8 @@ impl Display for Noun<'_> {
             Write::Answer { interrupt, .. } => write!(f, "answer to {interrupt}"),
             Write::Withdraw { interrupt, .. } => write!(f, "withdrawal of {interrupt}"),
             Write::Steer(row) => write!(f, "instruction {}", row.id),
+            Write::Enqueue(row) => write!(f, "input for graph {}", row.graph),
+            Write::Dequeue { seq } => write!(f, "input {seq}"),
             Write::Request { request_id, .. } => write!(f, "request {request_id}"),
         }
     }

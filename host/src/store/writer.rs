@@ -8,7 +8,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Acquire, ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 
-use super::Tally;
+use super::{Committed, Tally};
 use super::batch::Batch;
 use super::error::{CommitError, StoreError, is_busy};
 use super::write::{self, Stop};
@@ -47,7 +47,7 @@ pub(super) enum Content {
 
 #[derive(Clone, Copy)]
 pub(super) enum Done {
-    Thread { epoch: i64 },
+    Thread(Committed),
     Content,
 }
 
@@ -154,8 +154,7 @@ impl Work {
     async fn write(&self, connection: &mut SqliteConnection, tally: &Tally) -> Result<Done, Stop> {
         match self {
             Self::Batch(batch) => {
-                let epoch = write::batch(connection, tally, batch).await?;
-                Ok(Done::Thread { epoch })
+                Ok(Done::Thread(write::batch(connection, tally, batch).await?))
             }
             Self::Content { tenant, content } => {
                 write::content(connection, tally, tenant, content).await?;

@@ -1,0 +1,173 @@
+//! What a person writes into a thread's state, as if a node had.
+
+use serde_json::Value;
+
+use super::error::EngineError;
+use super::graph::busy;
+use super::host::Host;
+use super::plan;
+use super::resume::{RACES_MAX, name_of, refused, too_many_races};
+use super::run::Run;
+use super::session::{Ended, Session};
+use crate::model::checkpoint::{Finish, Plan, PlannedTask, TaskState};
+use crate::model::command::RunConfig;
+use crate::model::error::{ErrorRecord, Kind, Refused};
+use crate::model::execution::{Execution, RunStatus};
+use crate::model::ids::{ChannelName, NodeId};
+use crate::model::json::Json;
+
+/// What is written, and in whose name.
+#[derive(Clone, Debug, Default)]
+pub struct StateUpdate {
+    /// An object from channel names to values, which go through the channels' reducers.
+    pub values: Value,
+    /// The node that it counts for: its edges are followed, and if it waits, it is done with this.
+    pub as_node: Option<String>,
+    /// Who writes it.
+    pub actor: Option<String>,
+}
+
+impl Host {
+    /// Writes into a thread's state, and goes on from there. What siblings of a paused task finished is
+    /// folded first, and they do not run again; what was not done runs from the new state, and asks again
+    /// under new ids. Effects that were done are not done again.
+    pub async fn set_state(&self, config: RunConfig, update: StateUpdate) -> Result<Execution, EngineError> {
+        let (store, thread) = self.durable(&config)?;
+        if let Some(actor) = &update.actor {
+            name_of("who sets the state", actor)?;
+        }
+        let limits = &self.shared.limits;
+        let bound = ("state_bytes", limits.state_bytes);
+        let values = limits.take_json(&update.values.to_string(), "the update", bound).map_err(Refused::of)?;
+        let lock = self.shared.thread_lock(&self.tenant, &thread);
+        let Ok(_only) = lock.try_lock() else {
+            return Err(busy(&thread, None).into());
+        };
+        for _ in 0..RACES_MAX {
+            let snapshot = self.load(&store, &thread).await?;
+            match snapshot.status {
+                RunStatus::Running => return Err(busy(&thread, Some(&snapshot)).into()),
+                RunStatus::Cancelled => {
+                    let what = format!(
+                        "run {} on thread {thread} was called off; start another, or fork from before",
+                        snapshot.root.run.run
+                    );
+                    return Err(refused(&snapshot, Kind::NotPending, what).into());
+                }
+                _ => {}
+            }
+            let before = snapshot.clone();
+            let (invocation, mut session) = self.reopen(&store, &thread, snapshot).await?;
+            let by = update.actor.as_deref();
+            match session.set_state(&values, update.as_node.as_deref(), by).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    let mut refusal = refused(&before, error.kind, error.message);
+                    refusal.error.more = error.more;
+                    return Err(refusal.into());
+                }
+                Err(ended) => {
+                    if let Some(execution) = self.drive(&invocation, Err(ended)).await? {
+                        return Ok(execution);
+                    }
+                    continue;
+                }
+            }
+            if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
+                return Ok(execution);
+            }
+        }
+        Err(too_many_races())
+    }
+}
+
+impl Session {
+    async fn set_state(
+        &mut self,
+        values: &Json,
+        as_node: Option<&str>,
+        by: Option<&str>,
+    ) -> Result<Result<(), ErrorRecord>, Ended> {
+        self.root.set_state(values, as_node, by).await
+    }
+}
+
+impl Run {
+    /// A boundary of its own: what is finished and what is set, and then what is not done yet. Crash before
+    /// its commit: nothing of it. Crash after: the thread is there, to be continued from it.
+    async fn set_state(
+        &mut self,
+        values: &Json,
+        as_node: Option<&str>,
+        by: Option<&str>,
+    ) -> Result<Result<(), ErrorRecord>, Ended> {
+        let graph = self.graph.clone();
+        let as_node = match as_node.map(|name| named(&graph.nodes, name)).transpose() {
+            Ok(as_node) => as_node,
+            Err(error) => return Ok(Err(error)),
+        };
+        let values = match plan::accept_input(&graph, values) {
+            Ok(values) => values,
+            Err(error) => return Ok(Err(error)),
+        };
+        let planned = self.plan().clone();
+        let done: Vec<bool> = self.slots.iter().map(|slot| slot.is_through()).collect();
+        // Of several activations of the node, the first that waits is the one that is done with this.
+        let stands_for = as_node
+            .as_ref()
+            .and_then(|node| (0..done.len()).find(|&i| !done[i] && planned.tasks[i].node == *node));
+        let written = Finish { update: values, ..Finish::default() };
+        let mut finished = Plan { tasks: Vec::new(), arrived: planned.arrived.clone() };
+        let mut finishes: Vec<Finish> = Vec::new();
+        let mut rest = Plan::default();
+        for (i, task) in planned.tasks.iter().enumerate() {
+            match &self.slots[i].row.state {
+                TaskState::Finished(finish) if done[i] => {
+                    finished.tasks.push(task.clone());
+                    finishes.push(finish.clone());
+                }
+                _ if stands_for == Some(i) => {}
+                _ => rest.tasks.push(task.clone()),
+            }
+        }
+        if let Some(node) = &as_node {
+            finished.tasks.push(PlannedTask { node: node.clone(), arg: None });
+            finishes.push(written.clone());
+        }
+        let after = plan::next(&graph, &finished, &finishes.iter().collect::<Vec<_>>());
+        for task in after.tasks {
+            let meets = task.arg.is_none() && rest.tasks.contains(&task);
+            if !meets {
+                rest.tasks.push(task);
+            }
+        }
+        rest.arrived = after.arrived;
+        if let Err(error) = self.in_bounds(&rest) {
+            return Ok(Err(error));
+        }
+        let mut left = self.leave(by, "the thread's state was set");
+        // One boundary after the other: what siblings wrote is there already when this is written over it.
+        let siblings = finished.tasks.iter().zip(&finishes).take(done.iter().filter(|&&done| done).count());
+        let siblings: Vec<(&str, &[(ChannelName, Json)])> =
+            siblings.map(|(task, finish)| (task.node.as_str(), finish.update.as_slice())).collect();
+        let writer = as_node.as_ref().map_or("who sets the state", NodeId::as_str);
+        for updates in [siblings, vec![(writer, written.update.as_slice())]] {
+            if updates.is_empty() {
+                continue;
+            }
+            match self.fold(updates).await? {
+                Ok(changes) => self.step_to(rest.clone(), changes, std::mem::take(&mut left)).await,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+fn named<T>(nodes: &std::collections::BTreeMap<NodeId, T>, name: &str) -> Result<NodeId, ErrorRecord> {
+    nodes.get_key_value(name).map(|(node, _)| node.clone()).ok_or_else(|| {
+        let known: Vec<&str> = nodes.keys().map(NodeId::as_str).collect();
+        let what = format!("no node is named {name:?}; the graph has {}", known.join(", "));
+        ErrorRecord::new(Kind::Invalid, what)
+    })
+}

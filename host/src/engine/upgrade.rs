@@ -1,0 +1,285 @@
+//! Another graph, and so other components, for a run that waits: first its unfinished tasks replay under it,
+//! and only if all of them do again what is on record does the run change over.
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+use serde_json::json;
+
+use super::error::EngineError;
+use super::graph::{Graph, busy};
+use super::host::{Host, locked};
+use super::resume::{RACES_MAX, refused, too_many_races};
+use super::run::Run;
+use super::session::{Brought, Ended};
+use crate::model::checkpoint::{InterruptState, TaskState, Withdrawal};
+use crate::model::command::RunConfig;
+use crate::model::compile::{CompiledGraph, CompiledNode, Work};
+use crate::model::error::{ErrorRecord, Kind};
+use crate::model::execution::{Execution, RunStatus};
+use crate::model::ids::TaskId;
+use crate::model::journal::{Instruction, Journal};
+use crate::model::json::Json;
+use crate::sandbox::{End, LogLevel, Outside, Performed};
+use crate::store::Write;
+
+/// From which entry on a task's journal is dropped: what it asked or did there, it does anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    pub task: TaskId,
+    pub entry: usize,
+}
+
+/// What to do with a run beside changing its graph.
+#[derive(Clone, Debug, Default)]
+pub struct Upgrade {
+    pub cuts: Vec<Cut>,
+    /// Who changes it.
+    pub actor: Option<String>,
+}
+
+/// A task that does not do under the new graph what is on record.
+#[derive(Clone, Debug)]
+pub struct Misfit {
+    pub node: String,
+    pub task: TaskId,
+    pub error: ErrorRecord,
+}
+
+impl Host {
+    /// Changes the graph that a paused or failed run is pinned to. Refused as `diverged`, with every task that
+    /// does not fit under `tasks`, if the replay of any differs; then nothing is changed.
+    pub async fn upgrade(
+        &self,
+        config: RunConfig,
+        graph: &Graph,
+        upgrade: Upgrade,
+    ) -> Result<Execution, EngineError> {
+        let (store, thread) = self.durable(&config)?;
+        let lock = self.shared.thread_lock(&self.tenant, &thread);
+        let Ok(_only) = lock.try_lock() else {
+            return Err(busy(&thread, None).into());
+        };
+        for _ in 0..RACES_MAX {
+            let snapshot = self.load(&store, &thread).await?;
+            match snapshot.status {
+                RunStatus::Running => return Err(busy(&thread, Some(&snapshot)).into()),
+                RunStatus::Completed | RunStatus::Cancelled => {
+                    let (run, status) = (snapshot.root.run.run, snapshot.status.as_str());
+                    let what = format!("run {run} on thread {thread} is {status}; a new run takes the new graph");
+                    return Err(refused(&snapshot, Kind::NotPending, what).into());
+                }
+                _ => {}
+            }
+            let before = snapshot.clone();
+            let (invocation, mut session) = self.reopen(&store, &thread, snapshot).await?;
+            let mut change = Change { upgrade: &upgrade, misfits: Vec::new(), writes: Vec::new(), used: Vec::new() };
+            if let Err(ended) = session.root.change(graph.compiled.clone(), &mut change).await {
+                match self.drive(&invocation, Err(ended)).await? {
+                    Some(execution) => return Ok(execution),
+                    None => continue,
+                }
+            }
+            if let Some(cut) = upgrade.cuts.iter().find(|cut| !change.used.contains(&cut.task)) {
+                let what = format!("task {} is no unfinished task of the run; nothing of it can be cut", cut.task);
+                return Err(refused(&before, Kind::NotFound, what).into());
+            }
+            if !change.misfits.is_empty() {
+                let mut refusal = refused(&before, Kind::Diverged, told(&change.misfits));
+                let tasks = change.misfits.iter().map(|misfit| {
+                    json!({ "node": misfit.node, "task_id": misfit.task, "error": misfit.error })
+                });
+                refusal.error.more.insert("tasks".into(), tasks.collect());
+                return Err(refusal.into());
+            }
+            invocation.push(change.writes).await;
+            session.accept(Brought::default()).await;
+            if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
+                return Ok(execution);
+            }
+        }
+        Err(too_many_races())
+    }
+}
+
+fn told(misfits: &[Misfit]) -> String {
+    let each: Vec<String> =
+        misfits.iter().map(|misfit| format!("{} (task {}): {}", misfit.node, misfit.task, misfit.error.message)).collect();
+    format!(
+        "under the new graph the run would not do again what it did: {}; nothing is changed. To have a task begin anew \
+         from an entry of its journal, cut it there (--cut TASK:ENTRY)",
+        each.join("; ")
+    )
+}
+
+/// A change of graphs while it is tried.
+struct Change<'a> {
+    upgrade: &'a Upgrade,
+    misfits: Vec<Misfit>,
+    writes: Vec<Write>,
+    /// Tasks whose journals were cut.
+    used: Vec<TaskId>,
+}
+
+impl Run {
+    fn change<'a>(
+        &'a mut self,
+        graph: Arc<CompiledGraph>,
+        change: &'a mut Change<'_>,
+    ) -> BoxFuture<'a, Result<(), Ended>> {
+        Box::pin(async move {
+            for &edge in self.plan().arrived.keys() {
+                if self.graph.edges.get(edge) != graph.edges.get(edge) {
+                    let what = format!("edge {edge} waits for more, and is another one in the new graph");
+                    let task = self.slots.first().map(|slot| slot.row.task);
+                    change.misfits.extend(task.map(|task| Misfit {
+                        node: self.row.namespace.join("/"),
+                        task,
+                        error: ErrorRecord::new(Kind::Invalid, what),
+                    }));
+                }
+            }
+            for i in 0..self.slots.len() {
+                self.change_task(i, &graph, change).await?;
+            }
+            self.row.graph = graph.digest();
+            change.writes.push(Write::RunGraph { run: self.row.run, graph: self.row.graph });
+            self.take_graph(graph);
+            Ok(())
+        })
+    }
+
+    async fn change_task(
+        &mut self,
+        i: usize,
+        graph: &Arc<CompiledGraph>,
+        change: &mut Change<'_>,
+    ) -> Result<(), Ended> {
+        let (task, node_id) = (self.slots[i].row.task, self.slots[i].row.node.clone());
+        let (path, granted) = (self.path_of(i), self.graph.clone());
+        let misfit = |kind, what: String| Misfit { node: path.clone(), task, error: ErrorRecord::new(kind, what) };
+        let Some(node) = graph.nodes.get(&node_id) else {
+            change.misfits.push(misfit(Kind::NotFound, format!("the new graph has no node {node_id}")));
+            return Ok(());
+        };
+        let old = &granted.nodes[&node_id];
+        match (&old.work, &node.work) {
+            (Work::Component(_), Work::Component(_)) => {}
+            (Work::Subgraph { .. }, Work::Subgraph { graph: below, .. }) => {
+                if let Some(mut child) = self.slots[i].child.take() {
+                    let invocation = self.invocation().clone();
+                    let below =
+                        invocation.shared.graph(&invocation.tenant, *below).await.map_err(Ended::Engine)?;
+                    child.change(below, change).await?;
+                    self.slots[i].child = Some(child);
+                }
+            }
+            _ => {
+                let what = format!("node {node_id} is a component in one graph and a subgraph in the other");
+                change.misfits.push(misfit(Kind::Invalid, what));
+                return Ok(());
+            }
+        }
+        if matches!(self.slots[i].row.state, TaskState::Finished(_)) {
+            return Ok(());
+        }
+        if let Some(cut) = change.upgrade.cuts.iter().find(|cut| cut.task == task) {
+            change.used.push(task);
+            let (writes, has) = self.cut(i, cut.entry, change.upgrade.actor.as_deref());
+            if !has {
+                let what = format!("its journal has no entry {}", cut.entry);
+                change.misfits.push(misfit(Kind::NotFound, what));
+                return Ok(());
+            }
+            change.writes.extend(writes);
+        }
+        if matches!(node.work, Work::Component(_))
+            && (old != node || change.used.contains(&task))
+            && let Some(error) = self.replays(i, node).await?
+        {
+            change.misfits.push(Misfit { node: self.path_of(i), task, error });
+        }
+        let slot = &mut self.slots[i];
+        slot.row.component = node.work.digest();
+        slot.changed = true;
+        Ok(())
+    }
+
+    /// Drops a task's journal from an entry on: what is pending is withdrawn, and the task runs.
+    fn cut(&mut self, i: usize, entry: usize, by: Option<&str>) -> (Vec<Write>, bool) {
+        let now = self.invocation().shared.clock.now();
+        let slot = &mut self.slots[i];
+        let mut journal = locked(&slot.journal);
+        if entry >= journal.entries().len() {
+            return (Vec::new(), false);
+        }
+        journal.cut(entry);
+        slot.row.generation = journal.generation();
+        drop(journal);
+        let mut writes = vec![Write::Cut { task: slot.row.task, kept: entry }];
+        for row in slot.interrupts.iter_mut().filter(|row| row.state == InterruptState::Pending) {
+            let reason = format!("its task's journal was cut at entry {entry}");
+            let withdrawal = Withdrawal { at: now, by: by.map(str::to_owned), reason };
+            row.state = InterruptState::Withdrawn(withdrawal.clone());
+            writes.push(Write::Withdraw { interrupt: row.interrupt, withdrawal });
+        }
+        slot.row.state = TaskState::Started;
+        slot.ready = true;
+        (writes, true)
+    }
+
+    /// Whether a task does under this node what is on record: if not, how it differs. Nothing is done outside.
+    async fn replays(&mut self, i: usize, node: &CompiledNode) -> Result<Option<ErrorRecord>, Ended> {
+        let invocation = self.invocation().clone();
+        self.channels.load(node.reads.values(), invocation.ledger.as_ref()).await?;
+        let journal = locked(&self.slots[i].journal).clone();
+        let recorded = journal.entries().len();
+        if recorded == 0 {
+            return Ok(None);
+        }
+        let component = self.component(i, node.work.digest()).await?;
+        let journal = Arc::new(Mutex::new(journal));
+        let attempt = match self.attempt_of(i, node, journal.clone(), Arc::new(Beyond)) {
+            Ok(attempt) => attempt,
+            Err(error) => return Ok(Some(error)),
+        };
+        let ran = invocation.shared.sandbox.run(&component, attempt).await;
+        let journal = locked(&journal);
+        Ok(match ran.end {
+            End::Diverged(divergence) => {
+                let mut error = ErrorRecord::new(Kind::Diverged, divergence.to_string());
+                if let serde_json::Value::Object(more) = divergence.to_value() {
+                    error.more = more;
+                }
+                Some(error)
+            }
+            End::Failed { error, .. } if is_short(&journal, recorded) => {
+                let what = format!("before it has done again all that is on record, it fails: {}", error.message);
+                Some(ErrorRecord { message: what, ..error })
+            }
+            // It is past what is on record, or waits where it waited.
+            End::Failed { .. } | End::Finished { .. } | End::Paused | End::Fault => None,
+        })
+    }
+}
+
+fn is_short(journal: &Journal, recorded: usize) -> bool {
+    journal.is_replaying() && journal.entries().len() == recorded
+}
+
+/// The outside of a replay: there is none.
+struct Beyond;
+
+impl Outside for Beyond {
+    fn perform<'a>(&'a self, _: usize, _: &'a str, _: &'a str, _: &'a Json) -> BoxFuture<'a, Performed> {
+        Box::pin(std::future::ready(Performed::Fault))
+    }
+
+    fn steering(&self) -> BoxFuture<'_, Option<Vec<Instruction>>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn log(&self, _: LogLevel, _: &str) {}
+
+    fn emit(&self, _: Json) {}
+}
