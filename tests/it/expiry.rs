@@ -92,7 +92,8 @@ async fn i60_of_an_answer_and_an_expiry_at_the_same_moment_one_wins() {
 async fn i60_a_sweep_finds_what_expired_on_every_thread_and_no_timer_is_lost() {
     let world = World::new();
     let (graph, now) = timed(&world).await;
-    let ops = |ms: u64| json!([{ "ask": "ok?", "expires_ms": ms, "default": "late" }, { "put_results": "a" }]);
+    let ops =
+        |ms: u64| json!([{ "ask": "ok?", "expires_ms": ms, "default": "late" }, { "put_results": "a" }]);
     for (thread, ms) in [("a", 1_000), ("b", 2_000), ("c", 3_000)] {
         paused(graph.invoke(on(thread), script(ops(ms))).await.unwrap());
     }
@@ -109,7 +110,10 @@ async fn i60_a_sweep_finds_what_expired_on_every_thread_and_no_timer_is_lost() {
     assert!(later.sweep().await.unwrap().is_empty());
     // A host that lives long does it by itself.
     now.store(START_MS + 3_000, Ordering::SeqCst);
-    let keeps = { let host = later.clone(); tokio::spawn(async move { host.keep_sweeping(std::time::Duration::from_millis(20)).await }) };
+    let keeps = {
+        let host = later.clone();
+        tokio::spawn(async move { host.keep_sweeping(std::time::Duration::from_millis(20)).await })
+    };
     let done = async {
         // To look runs nothing.
         while later.execution(on("c")).await.unwrap().status != holdpoint::RunStatus::Completed {

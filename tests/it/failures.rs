@@ -16,7 +16,11 @@ async fn flaky(world: &World, failures: usize) -> (Host, Arc<AtomicUsize>) {
     let counted = times.clone();
     let builder = world.builder().effect("f", move |_| {
         let nth = counted.fetch_add(1, Ordering::SeqCst);
-        std::future::ready(if nth < failures { Err(EffectFailure::Retryable(json!("busy"))) } else { Ok(json!("done")) })
+        std::future::ready(if nth < failures {
+            Err(EffectFailure::Retryable(json!("busy")))
+        } else {
+            Ok(json!("done"))
+        })
     });
     (builder.database(world.db()).open().await.unwrap(), times)
 }
@@ -95,7 +99,8 @@ async fn i81_another_attempt_sends_what_failed_again_and_its_clock_has_moved() {
     // Two waits of 40 and 80 ms lie between what is kept of the first attempt and the last one's effect.
     assert!(time(0) <= time(2) && time(4) >= time(0) + 120, "{state}");
     assert_eq!(asked.interrupt.order, 0);
-    let task = host.store().unwrap().task(&TenantId::default(), asked.interrupt.task_id).await.unwrap().unwrap().1;
+    let task =
+        host.store().unwrap().task(&TenantId::default(), asked.interrupt.task_id).await.unwrap().unwrap().1;
     assert_eq!((task.attempts, task.failures, task.generation), (4, 2, 2));
 }
 
@@ -174,7 +179,8 @@ async fn a_run_that_is_called_off_asks_nothing_any_more() {
         let late = refused(graph.resume(on("t"), Command::answers([(pending.interrupt.id, json!(1))])).await);
         assert_eq!(late.error.kind, Kind::Stale);
         assert!(late.error.message.contains("maria: the customer called"), "{}", late.error.message);
-        let run = store.run(&TenantId::default(), *pending.run_path.last().unwrap()).await.unwrap().unwrap().1;
+        let run =
+            store.run(&TenantId::default(), *pending.run_path.last().unwrap()).await.unwrap().unwrap().1;
         assert_eq!(run.status, RunStatus::Cancelled);
     }
     for twice in [host.cancel(on("t"), None, None).await, host.retry(on("t")).await] {
@@ -204,7 +210,9 @@ async fn s25_a_run_that_is_called_off_while_it_runs_writes_nothing_more() {
         let thread = format!("t{other_process}");
         let running = {
             let (graph, thread) = (graph.clone(), thread.clone());
-            tokio::spawn(async move { graph.invoke(on(&thread), script(json!([effect("f"), { "ask": 1 }]))).await })
+            tokio::spawn(async move {
+                graph.invoke(on(&thread), script(json!([effect("f"), { "ask": 1 }]))).await
+            })
         };
         reached.notified().await;
         let canceller = if other_process { world.host().await } else { host.clone() };

@@ -44,7 +44,8 @@ async fn i53_input_that_waits_is_started_when_the_thread_is_free() {
     let first = graph.invoke(on("t"), asks("first")).await.unwrap();
     for next in ["second", "third"] {
         // What is shown is the thread as it is.
-        let shown = world.graph(&scripted(&["n"])).await.invoke(on("t").if_busy(IfBusy::Enqueue), asks(next)).await;
+        let shown =
+            world.graph(&scripted(&["n"])).await.invoke(on("t").if_busy(IfBusy::Enqueue), asks(next)).await;
         assert_eq!(shown.unwrap(), first);
     }
     let mut host = host;
@@ -77,7 +78,9 @@ async fn i53_input_on_a_running_thread_takes_its_place_or_waits() {
         });
         let host = builder.database(world.db()).open().await.unwrap();
         let graph = host.compile(&scripted(&["n"])).await.unwrap();
-        let slow = script(json!([{ "effect": { "name": "f", "key": "k", "input": 1 } }, { "put": { "a": ["slow"] } }]));
+        let slow = script(
+            json!([{ "effect": { "name": "f", "key": "k", "input": 1 } }, { "put": { "a": ["slow"] } }]),
+        );
         let running = {
             let graph = graph.clone();
             tokio::spawn(async move { graph.invoke(on("t"), slow).await })

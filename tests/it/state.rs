@@ -46,7 +46,11 @@ async fn i52_setting_the_state_keeps_what_siblings_finished_and_asks_the_rest_an
     assert_ne!(new.interrupt.id, old.interrupt.id);
     assert_eq!(world.sent(), 1, "what was done is not done again");
     let state = graph.state(on("t")).await.unwrap();
-    assert_eq!((&state["a"], &state["c"]), (&json!(["q"]), &json!(11)), "the sibling's update is folded first");
+    assert_eq!(
+        (&state["a"], &state["c"]),
+        (&json!(["q"]), &json!(11)),
+        "the sibling's update is folded first"
+    );
     let late = refused(graph.resume(on("t"), Command::answers([(old.interrupt.id, json!(1))])).await);
     assert_eq!((late.error.kind, &late.pending), (Kind::Stale, &vec![new.clone()]));
     assert!(late.error.message.contains("maria"), "{}", late.error.message);

@@ -121,7 +121,9 @@ async fn i30_a_target_of_a_run_alone_answers_the_one_question_in_it() {
     let left = paused(graph.resume_targeted(asked_at(&pending[1]), Command::resume("t")).await.unwrap());
     assert_eq!(left, pending[..1]);
     // Now the root's run is enough, and so is no target at all.
-    completed(graph.resume_targeted(ResumeTarget::run(left[0].run_path[0]), Command::resume("s")).await.unwrap());
+    completed(
+        graph.resume_targeted(ResumeTarget::run(left[0].run_path[0]), Command::resume("s")).await.unwrap(),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -398,7 +400,9 @@ async fn i39_instructions_reach_a_paused_child_and_no_finished_one() {
     let target = asked_at(&pending[0]);
     host.steer_targeted(target.clone(), "ann", "for s").await.unwrap();
     host.steer(on("t"), "ben", "for all").await.unwrap();
-    host.steer_targeted(target.clone().task(pending[0].interrupt.task_id), "cy", "for its task").await.unwrap();
+    host.steer_targeted(target.clone().task(pending[0].interrupt.task_id), "cy", "for its task")
+        .await
+        .unwrap();
     let wrong = target.clone().task(pending[1].interrupt.task_id);
     assert_eq!(refused(host.steer_targeted(wrong, "ann", "x").await).error.kind, Kind::Stale);
     let said = |actor: &str, text: &str| json!({ "actor": actor, "text": text });
@@ -432,7 +436,8 @@ async fn what_does_not_fit_a_child_fails_its_task() {
     let mut spec = scripted(&["p"]).node("s", subgraph(child));
     let p = spec.nodes.remove("p").unwrap().routes(&[("z", "s")]);
     let graph = host.compile(&spec.node("p", p)).await.unwrap();
-    for (arg, names) in [(json!([1]), "object"), (json!({ "none": 1 }), "none"), (json!({ "a": 1 }), "array")] {
+    for (arg, names) in [(json!([1]), "object"), (json!({ "none": 1 }), "none"), (json!({ "a": 1 }), "array")]
+    {
         let ops = json!({ "p": [{ "send": { "label": "z", "arg": arg } }] });
         let execution = graph.invoke(on("t"), script(ops)).await.unwrap();
         assert_eq!(failed(&execution), Kind::Invalid);

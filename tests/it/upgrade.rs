@@ -33,7 +33,8 @@ async fn i73_a_run_changes_to_a_new_component_if_its_replay_fits() {
     };
     let whole = async |path: &str| {
         let below = host.compile(&child(path)).await.unwrap().digest();
-        let mut spec = scripted(&["n"]).node("s", NodeSpec::subgraph(below).reads(&["script"]).writes(&["a"]));
+        let mut spec =
+            scripted(&["n"]).node("s", NodeSpec::subgraph(below).reads(&["script"]).writes(&["a"]));
         spec.nodes.get_mut("n").unwrap().component = Some(path.to_owned());
         spec.entry = holdpoint::model::OneOrMany::Many(["n", "s"].map(String::from).to_vec());
         host.compile(&spec).await.unwrap()
@@ -65,7 +66,8 @@ async fn i73_a_run_changes_to_a_new_component_if_its_replay_fits() {
 async fn i73_a_replay_that_does_not_fit_changes_nothing_unless_it_is_cut() {
     let world = World::new();
     let host = world.host().await;
-    let (old, new) = (host.compile(&reading("c", "d")).await.unwrap(), host.compile(&reading("d", "c")).await.unwrap());
+    let (old, new) =
+        (host.compile(&reading("c", "d")).await.unwrap(), host.compile(&reading("d", "c")).await.unwrap());
     let effect = json!({ "effect": { "name": "e", "key": "k", "input": 1 } });
     let ops = json!([effect, { "read": "c" }, { "ask_results": true }, { "put_results": "a" }]);
     let input = json!({ "script": ops, "c": 3, "d": { "x": 1 } });
@@ -75,7 +77,10 @@ async fn i73_a_replay_that_does_not_fit_changes_nothing_unless_it_is_cut() {
     let refusal = refused(host.upgrade(on("t"), &new, Upgrade::default()).await);
     assert_eq!((refusal.error.kind, &refusal.pending), (Kind::Diverged, &before.interrupts));
     let told = &refusal.error.more["tasks"][0];
-    assert_eq!((&told["node"], &told["task_id"], &told["error"]["index"]), (&json!("n"), &json!(task), &json!(1)));
+    assert_eq!(
+        (&told["node"], &told["task_id"], &told["error"]["index"]),
+        (&json!("n"), &json!(task), &json!(1))
+    );
     assert_ne!(told["error"]["expected"], told["error"]["actual"]);
     assert!(refusal.error.message.contains("--cut"), "{}", refusal.error.message);
     assert_eq!(host.execution(on("t")).await.unwrap(), before);

@@ -63,9 +63,13 @@ async fn all(host: &Host) -> Result<Said, Failure> {
                 (Value::Null, Some(error.record()))
             }
         };
-        let how = status.as_str().map_or_else(|| error.as_ref().map(ToString::to_string), |status| Some(status.to_owned()));
+        let how = status
+            .as_str()
+            .map_or_else(|| error.as_ref().map(ToString::to_string), |status| Some(status.to_owned()));
         text.push_str(&format!("{}  {}\n", swept.thread, how.unwrap_or_default()));
-        threads.push(json!({ "tenant": swept.tenant, "thread": swept.thread, "status": status, "error": error }));
+        threads.push(
+            json!({ "tenant": swept.tenant, "thread": swept.thread, "status": status, "error": error }),
+        );
     }
     if threads.is_empty() {
         text.push_str("nothing is due\n");

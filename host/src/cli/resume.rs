@@ -7,7 +7,8 @@ use super::stop::Stop;
 use super::{input, prose, store, tenant};
 use crate::engine::Host;
 use crate::model::{
-    CheckpointId, Command, InterruptId, Limits, PendingChildren, ResumeTarget, RunConfig, RunId, TaskId, ThreadId,
+    CheckpointId, Command, InterruptId, Limits, PendingChildren, ResumeTarget, RunConfig, RunId, TaskId,
+    ThreadId,
 };
 
 pub const ABOUT: &str = "\
@@ -130,10 +131,13 @@ fn children(policy: &str, limits: &Limits) -> Result<PendingChildren, Failure> {
         policy => match policy.strip_prefix("resolve=") {
             Some(value) => {
                 let bound = ("answer_bytes", limits.answer_bytes);
-                PendingChildren::Resolve(input::json("--pending-children resolve", value, limits, bound)?.value())
+                PendingChildren::Resolve(
+                    input::json("--pending-children resolve", value, limits, bound)?.value(),
+                )
             }
             None => {
-                let what = format!("--pending-children {policy}: it is leave, cancel, refuse, or resolve=JSON");
+                let what =
+                    format!("--pending-children {policy}: it is leave, cancel, refuse, or resolve=JSON");
                 return Err(Failure::argument(what));
             }
         },

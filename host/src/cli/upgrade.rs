@@ -41,7 +41,8 @@ pub struct Args {
 }
 
 fn cut(text: &str) -> Result<Cut, String> {
-    let (task, entry) = text.split_once(':').ok_or("it is a task's id, a colon, and the number of an entry")?;
+    let (task, entry) =
+        text.split_once(':').ok_or("it is a task's id, a colon, and the number of an entry")?;
     let task = TaskId::from_str(task).map_err(|error| error.to_string())?;
     let entry = entry.parse().map_err(|_| format!("{entry:?} is no number of an entry"))?;
     Ok(Cut { task, entry })

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
 use futures::future::BoxFuture;
-use tokio::sync::{mpsc, oneshot};
 use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
 
 use super::clock::Clock;
 use super::effects::{self, EffectFailure, EffectRequest, Handler, Handlers};

@@ -56,7 +56,8 @@ impl Ledger {
         (expect, head): (Expect, CheckpointId),
         has_owner: bool,
     ) -> Self {
-        let state = State { expect, head, writes: Vec::new(), claimed: None, has_owner, queued: false, ended: false };
+        let state =
+            State { expect, head, writes: Vec::new(), claimed: None, has_owner, queued: false, ended: false };
         Self { store, tenant, thread, owner, lease_ms, clock, state: Arc::new(Mutex::new(state)) }
     }
 

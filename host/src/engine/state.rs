@@ -38,7 +38,8 @@ impl Host {
         }
         let limits = &self.shared.limits;
         let bound = ("state_bytes", limits.state_bytes);
-        let values = limits.take_json(&update.values.to_string(), "the update", bound).map_err(Refused::of)?;
+        let values =
+            limits.take_json(&update.values.to_string(), "the update", bound).map_err(Refused::of)?;
         let lock = self.shared.thread_lock(&self.tenant, &thread);
         let Ok(_only) = lock.try_lock() else {
             return Err(busy(&thread, None).into());

@@ -60,7 +60,8 @@ impl Host {
                 }
             }
             let until = store.next_expiry().await?.map(|at| at.0.saturating_sub(self.shared.clock.now().0));
-            let until = until.map_or(at_least_every, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+            let until =
+                until.map_or(at_least_every, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
             // Not at once: what cannot be done now would be tried without a pause.
             let wait = until.clamp(Duration::from_millis(50).min(at_least_every), at_least_every);
             tokio::select! {

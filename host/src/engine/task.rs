@@ -167,12 +167,7 @@ impl Outside for TaskOutside {
     }
 
     fn log(&self, level: LogLevel, message: &str) {
-        self.invocation.shared.watch(Watched::Log {
-            node: &self.path,
-            task: self.row.task,
-            level,
-            message,
-        });
+        self.invocation.shared.watch(Watched::Log { node: &self.path, task: self.row.task, level, message });
     }
 
     fn emit(&self, event: Json) {

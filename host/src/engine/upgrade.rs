@@ -66,14 +66,16 @@ impl Host {
                 RunStatus::Running => return Err(busy(&thread, Some(&snapshot)).into()),
                 RunStatus::Completed | RunStatus::Cancelled => {
                     let (run, status) = (snapshot.root.run.run, snapshot.status.as_str());
-                    let what = format!("run {run} on thread {thread} is {status}; a new run takes the new graph");
+                    let what =
+                        format!("run {run} on thread {thread} is {status}; a new run takes the new graph");
                     return Err(refused(&snapshot, Kind::NotPending, what).into());
                 }
                 _ => {}
             }
             let before = snapshot.clone();
             let (invocation, mut session) = self.reopen(&store, &thread, snapshot).await?;
-            let mut change = Change { upgrade: &upgrade, misfits: Vec::new(), writes: Vec::new(), used: Vec::new() };
+            let mut change =
+                Change { upgrade: &upgrade, misfits: Vec::new(), writes: Vec::new(), used: Vec::new() };
             if let Err(ended) = session.root.change(graph.compiled.clone(), &mut change).await {
                 match self.drive(&invocation, Err(ended)).await? {
                     Some(execution) => return Ok(execution),
@@ -81,14 +83,15 @@ impl Host {
                 }
             }
             if let Some(cut) = upgrade.cuts.iter().find(|cut| !change.used.contains(&cut.task)) {
-                let what = format!("task {} is no unfinished task of the run; nothing of it can be cut", cut.task);
+                let what =
+                    format!("task {} is no unfinished task of the run; nothing of it can be cut", cut.task);
                 return Err(refused(&before, Kind::NotFound, what).into());
             }
             if !change.misfits.is_empty() {
                 let mut refusal = refused(&before, Kind::Diverged, told(&change.misfits));
-                let tasks = change.misfits.iter().map(|misfit| {
-                    json!({ "node": misfit.node, "task_id": misfit.task, "error": misfit.error })
-                });
+                let tasks = change.misfits.iter().map(
+                    |misfit| json!({ "node": misfit.node, "task_id": misfit.task, "error": misfit.error }),
+                );
                 refusal.error.more.insert("tasks".into(), tasks.collect());
                 return Err(refusal.into());
             }
@@ -103,8 +106,10 @@ impl Host {
 }
 
 fn told(misfits: &[Misfit]) -> String {
-    let each: Vec<String> =
-        misfits.iter().map(|misfit| format!("{} (task {}): {}", misfit.node, misfit.task, misfit.error.message)).collect();
+    let each: Vec<String> = misfits
+        .iter()
+        .map(|misfit| format!("{} (task {}): {}", misfit.node, misfit.task, misfit.error.message))
+        .collect();
     format!(
         "under the new graph the run would not do again what it did: {}; nothing is changed. To have a task begin anew \
          from an entry of its journal, cut it there (--cut TASK:ENTRY)",
@@ -157,7 +162,8 @@ impl Run {
     ) -> Result<(), Ended> {
         let (task, node_id) = (self.slots[i].row.task, self.slots[i].row.node.clone());
         let (path, granted) = (self.path_of(i), self.graph.clone());
-        let misfit = |kind, what: String| Misfit { node: path.clone(), task, error: ErrorRecord::new(kind, what) };
+        let misfit =
+            |kind, what: String| Misfit { node: path.clone(), task, error: ErrorRecord::new(kind, what) };
         let Some(node) = graph.nodes.get(&node_id) else {
             change.misfits.push(misfit(Kind::NotFound, format!("the new graph has no node {node_id}")));
             return Ok(());
@@ -254,7 +260,8 @@ impl Run {
                 Some(error)
             }
             End::Failed { error, .. } if is_short(&journal, recorded) => {
-                let what = format!("before it has done again all that is on record, it fails: {}", error.message);
+                let what =
+                    format!("before it has done again all that is on record, it fails: {}", error.message);
                 Some(ErrorRecord { message: what, ..error })
             }
             // It is past what is on record, or waits where it waited.

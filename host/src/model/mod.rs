@@ -19,7 +19,9 @@ pub use command::{Command, IfBusy, PendingChildren, Resume, ResumeTarget, RunCon
 pub use compile::{CompileError, CompiledGraph, NodeInfo};
 pub use error::{ErrorRecord, Kind, Refused};
 pub use execution::{Execution, RunStatus};
-pub use graph::{EdgeSpec, EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec, OneOrMany, RetrySpec};
+pub use graph::{
+    EdgeSpec, EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec, OneOrMany, RetrySpec,
+};
 pub use ids::{
     ChannelName, CheckpointId, Digest, EffectName, InterruptId, NodeId, RunId, TaskId, TenantId, ThreadId,
     Timestamp,

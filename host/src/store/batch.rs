@@ -1,8 +1,8 @@
 //! What the engine asks to become true, all of it or nothing.
 
 use crate::model::checkpoint::{
-    Answer, ChannelRow, CheckpointRow, EffectRow, InterruptRow, JournalRow, QueuedInput, RunRow, SteeringRow, TaskRow,
-    Withdrawal,
+    Answer, ChannelRow, CheckpointRow, EffectRow, InterruptRow, JournalRow, QueuedInput, RunRow, SteeringRow,
+    TaskRow, Withdrawal,
 };
 use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, TaskId, TenantId, ThreadId, Timestamp};
 use crate::model::json::Json;

@@ -12,8 +12,8 @@ use super::error::{StoreError, is_constraint};
 use super::reader::Sql;
 use super::writer::Content;
 use super::{
-    Committed, Tally, channels, checkpoints, components, effects, inputs, interrupts, journal, requests, runs,
-    steering,
+    Committed, Tally, channels, checkpoints, components, effects, inputs, interrupts, journal, requests,
+    runs, steering,
 };
 use super::{sql, tasks};
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, RunRow};

@@ -8,10 +8,10 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Acquire, ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Committed, Tally};
 use super::batch::Batch;
 use super::error::{CommitError, StoreError, is_busy};
 use super::write::{self, Stop};
+use super::{Committed, Tally};
 use crate::model::ids::{Digest, TenantId, Timestamp};
 use crate::model::json::Json;
 
@@ -153,9 +153,7 @@ impl Writer {
 impl Work {
     async fn write(&self, connection: &mut SqliteConnection, tally: &Tally) -> Result<Done, Stop> {
         match self {
-            Self::Batch(batch) => {
-                Ok(Done::Thread(write::batch(connection, tally, batch).await?))
-            }
+            Self::Batch(batch) => Ok(Done::Thread(write::batch(connection, tally, batch).await?)),
             Self::Content { tenant, content } => {
                 write::content(connection, tally, tenant, content).await?;
                 Ok(Done::Content)
