@@ -3,12 +3,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use futures::future::BoxFuture;
 
 use holdpoint::model::ids::InterruptId;
 use holdpoint::model::{EffectSpec, InterruptKind, Limits, OneOrMany, PendingInterrupt};
 use holdpoint::{
-    Command, EffectFailure, EffectRequest, Execution, GraphSpec, Host, NodeSpec, Reducer, ResumeTarget,
-    RunStatus,
+    Command, EffectFailure, EffectRequest, EngineError, Execution, GraphSpec, Host, NodeSpec, Reducer,
+    ResumeTarget, RunStatus,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,7 +21,8 @@ use serde_json::{Value, json};
 
 use crate::world::*;
 
-const GRAPHS: u32 = 220;
+/// Random graphs in a run of the tests.
+const GRAPHS: u32 = 2_000;
 
 /// What a node does, one thing after the other.
 #[derive(Clone, Debug)]
@@ -36,6 +41,8 @@ enum Act {
     /// Writes the channel that two writers of one step must not write, if the node may.
     Replace,
     Read(char),
+    /// An effect that fails twice before it is done; the node asks for another attempt until then.
+    Flaky(u8),
     Fail,
 }
 
@@ -50,6 +57,12 @@ struct Node {
     back: Option<(u8, u8)>,
     /// Starts tasks of a later node with programs of their own.
     sends: Vec<(u8, Vec<Act>)>,
+    /// It is no component but a graph of its own; its acts are never done.
+    below: Option<Box<Shape>>,
+    /// Where the graph stops.
+    gates: (bool, bool),
+    /// What it fails with goes to a node that counts it.
+    caught: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -71,6 +84,7 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (0..3_u8).prop_map(Act::Merge),
         2 => Just(Act::Replace),
         2 => prop::sample::select(vec!['c', 'd']).prop_map(Act::Read),
+        1 => (0..2_u8).prop_map(Act::Flaky),
     ];
     let leaf = prop_oneof![30 => simple, 1 => Just(Act::Fail)].boxed();
     let branch = || vec(leaf.clone(), 0..3);
@@ -79,6 +93,14 @@ fn act() -> impl Strategy<Value = Act> {
 }
 
 fn shape() -> impl Strategy<Value = Shape> {
+    let leaf = shape_of(Just(None).boxed());
+    let below = |shape: BoxedStrategy<Shape>| prop::option::weighted(0.15, shape.prop_map(Box::new)).boxed();
+    let middle = shape_of(below(leaf));
+    shape_of(below(middle))
+}
+
+/// `below`: what a node is, if it is a graph.
+fn shape_of(below: BoxedStrategy<Option<Box<Shape>>>) -> BoxedStrategy<Shape> {
     let send = (any::<u8>(), vec(act(), 0..3));
     let node = (
         vec(act(), 0..4),
@@ -86,15 +108,34 @@ fn shape() -> impl Strategy<Value = Shape> {
         prop::option::weighted(0.2, any::<u8>()),
         prop::option::weighted(0.25, (any::<u8>(), 1..3_u8)),
         prop_oneof![3 => Just(vec![]), 1 => vec(send, 1..4)],
+        below,
+        (prop::bool::weighted(0.08), prop::bool::weighted(0.08)),
+        prop::bool::weighted(0.3),
     );
-    let node = node.prop_map(|(acts, after, goes, back, sends)| Node { acts, after, goes, back, sends });
+    let node = node.prop_map(|(acts, after, goes, back, sends, below, gates, caught)| match below {
+        // A graph takes no route, and is sent nothing here but what it reads.
+        Some(below) => Node {
+            acts: vec![],
+            after,
+            goes: None,
+            back: None,
+            sends: vec![],
+            below: Some(below),
+            gates,
+            caught,
+        },
+        None => Node { acts, after, goes, back, sends, below: None, gates, caught },
+    });
     let joins = vec((any::<u8>(), any::<u8>(), any::<u8>()), 0..4);
-    (1..4_usize, vec(node, 2..6), joins, any::<u8>()).prop_map(|(entries, nodes, joins, replacer)| Shape {
-        entries: entries.min(nodes.len()),
-        nodes,
-        joins,
-        replacer,
-    })
+    let shape = (1..4_usize, vec(node, 2..5), joins, any::<u8>());
+    shape
+        .prop_map(|(entries, nodes, joins, replacer)| Shape {
+            entries: entries.min(nodes.len()),
+            nodes,
+            joins,
+            replacer,
+        })
+        .boxed()
 }
 
 /// One of `from..to`, or nothing if that is empty.
@@ -112,7 +153,11 @@ impl Shape {
         usize::from(self.replacer) % self.nodes.len()
     }
 
-    fn spec(&self, asking: Asking) -> GraphSpec {
+    fn spec<'a>(&'a self, asking: Asking, host: &'a Host) -> BoxFuture<'a, GraphSpec> {
+        Box::pin(self.spec_of(asking, host))
+    }
+
+    async fn spec_of(&self, asking: Asking, host: &Host) -> GraphSpec {
         let mut spec = GraphSpec::new("random", "n0")
             .channel("script", Reducer::Replace)
             .channel("a", Reducer::Append)
@@ -120,7 +165,10 @@ impl Shape {
             .channel("d", Reducer::Merge)
             .channel("last", Reducer::Replace)
             .effect("e", EffectSpec::default())
-            .effect("f", EffectSpec { approve: asking == Asking::People, ..EffectSpec::default() });
+            .channel("failed", Reducer::Sum)
+            .effect("f", EffectSpec { approve: asking == Asking::People, ..EffectSpec::default() })
+            .node("caught", NodeSpec::component(component("script")).writes_as(&[("c", "failed")]));
+        let mut is_caught = false;
         spec.entry = OneOrMany::Many((0..self.entries).map(Self::node_name).collect());
         for (i, node) in self.nodes.iter().enumerate() {
             let counter = format!("count{i}");
@@ -144,11 +192,25 @@ impl Shape {
             }
             let routes: Vec<(&str, &str)> = routes.iter().map(|(label, to)| (*label, to.as_str())).collect();
             let reads: Vec<(&str, &str)> = own.iter().copied().chain([("script", "script")]).collect();
-            let granted = NodeSpec::component(component("script"))
-                .reads_as(&reads)
-                .writes_as(&own)
-                .routes(&routes)
-                .effects(&["e", "f"]);
+            let mut granted = match &node.below {
+                None => NodeSpec::component(component("script"))
+                    .reads_as(&reads)
+                    .writes_as(&own)
+                    .routes(&routes)
+                    .effects(&["e", "f"])
+                    .retry(3, 0),
+                Some(below) => {
+                    let below = host.compile(&below.spec(asking, host).await).await.unwrap().digest();
+                    NodeSpec::subgraph(below).reads(&["script", "a", "c", "d"]).writes(&["a", "c", "d"])
+                }
+            };
+            if node.caught {
+                granted = granted.on_error("caught");
+                is_caught = true;
+            }
+            if asking == Asking::People {
+                (granted.interrupt_before, granted.interrupt_after) = node.gates;
+            }
             spec = spec.node(&Self::node_name(i), granted);
             if let (true, Some(from)) = (i >= self.entries, pick(node.after, 0, i)) {
                 spec = spec.edge(&Self::node_name(from), &Self::node_name(i));
@@ -157,6 +219,9 @@ impl Shape {
         for [a, b, to] in self.joins() {
             let from = [Self::node_name(a), Self::node_name(b)];
             spec = spec.edge_all(&[&from[0], &from[1]], &Self::node_name(to));
+        }
+        if !is_caught {
+            spec.nodes.remove("caught");
         }
         spec
     }
@@ -171,10 +236,21 @@ impl Shape {
         joins.collect()
     }
 
-    /// The programs of all nodes, by name.
+    /// The programs of all nodes, by their paths.
     fn script(&self, asking: Asking) -> Value {
-        let programs = self.nodes.iter().enumerate().map(|(i, node)| {
-            let name = Self::node_name(i);
+        let mut programs = serde_json::Map::new();
+        self.programs(asking, "", &mut programs);
+        Value::Object(programs)
+    }
+
+    fn programs(&self, asking: Asking, above: &str, programs: &mut serde_json::Map<String, Value>) {
+        programs.insert(format!("{above}caught"), json!([{ "put": { "c": 1 } }]));
+        for (i, node) in self.nodes.iter().enumerate() {
+            let name = format!("{above}{}", Self::node_name(i));
+            if let Some(below) = &node.below {
+                below.programs(asking, &format!("{name}/"), programs);
+                continue;
+            }
             let mut ops = self.program(asking, i, &name, &node.acts);
             for (label, (to, acts)) in ["y", "z"].into_iter().zip(&node.sends) {
                 let Some(to) = pick(*to, i + 1, self.nodes.len()) else { continue };
@@ -192,9 +268,8 @@ impl Shape {
                 ops.push(json!({ "read": "b" }));
                 ops.push(json!({ "if_last": { "equals": null, "then": go, "else": again } }));
             }
-            (name, Value::Array(ops))
-        });
-        Value::Object(programs.collect())
+            programs.insert(name, Value::Array(ops));
+        }
     }
 
     /// What the acts do in node `i`, with all they gave put down at the end.
@@ -241,6 +316,14 @@ impl Shape {
                 Act::Replace if may_replace => json!({ "put": { "b": site } }),
                 Act::Replace => json!({ "value": "may not" }),
                 Act::Read(channel) => json!({ "read": channel.to_string() }),
+                Act::Flaky(key) => {
+                    let input = json!({ "node": i, "flaky": key });
+                    let done = json!({ "ok": { "done": input } });
+                    let effect = json!({ "name": "e", "key": format!("flaky{key}"), "input": input });
+                    json!([{ "effect": effect }, { "if_last": {
+                        "equals": done, "then": [], "else": [{ "retry": format!("at {site}") }],
+                    } }])
+                }
                 Act::Fail => json!({ "fail": format!("at {site}") }),
             }
         };
@@ -290,6 +373,7 @@ impl Person {
         let asked = &pending.interrupt;
         assert!(self.answered.insert(asked.id), "answered twice: {pending:?}");
         let value = match pending.kind {
+            InterruptKind::Before | InterruptKind::After => Value::Null,
             InterruptKind::Approve => json!({ "approved": asked.payload["input"]["key"] != json!(DENIED) }),
             _ => {
                 self.given.push(answer(&asked.payload));
@@ -315,55 +399,100 @@ struct Hosts {
     world: World,
     here: Host,
     there: Host,
+    /// What happens at the next effect.
+    harm: Arc<AtomicU8>,
     questions: Cell<usize>,
+    crashes: Cell<usize>,
+    runs: Cell<usize>,
     ends: RefCell<BTreeMap<&'static str, usize>>,
 }
 
+/// The handler panics before it does anything, or when all is done: the invocation is over, and what was
+/// under way with it.
+const BEFORE: u8 = 1;
+const AFTER: u8 = 2;
+
 impl Hosts {
     async fn new() -> Self {
-        let world = World::new();
-        let (here, there) = (Self::open(&world).await, Self::open(&world).await);
-        Self { world, here, there, questions: Cell::default(), ends: RefCell::default() }
+        let (world, harm) = (World::new(), Arc::default());
+        let (here, there) = (Self::open(&world, &harm).await, Self::open(&world, &harm).await);
+        Self {
+            world,
+            here,
+            there,
+            harm,
+            questions: Cell::default(),
+            crashes: Cell::default(),
+            runs: Cell::default(),
+            ends: RefCell::default(),
+        }
     }
 
-    /// With effects whose outcome follows from their input.
-    async fn open(world: &World) -> Host {
+    /// With effects whose outcome follows from their input, and how often they were asked for.
+    async fn open(world: &World, harm: &Arc<AtomicU8>) -> Host {
         let mut builder = world.builder().limits(Limits { steps: 60, ..Limits::default() });
         for name in ["e", "f"] {
-            let sent = world.sent.clone();
+            let (sent, harm) = (world.sent.clone(), harm.clone());
             builder = builder.effect(name, move |request: EffectRequest| {
-                let outcome = match &request.input["key"] {
-                    key if *key == json!(2) => Err(EffectFailure::Final(json!({ "broken": request.input }))),
-                    _ => Ok(json!({ "done": request.input })),
+                let harm = harm.swap(0, Ordering::SeqCst);
+                assert!(harm != BEFORE, "a crash before the effect");
+                let mut sent = sent.lock().unwrap();
+                let tried =
+                    sent.iter().filter(|before| before.idempotency_key == request.idempotency_key).count();
+                let outcome = match &request.input {
+                    input if input.get("flaky").is_some() && tried < 2 => {
+                        Err(EffectFailure::Retryable(json!("not yet")))
+                    }
+                    input if input["key"] == json!(2) => {
+                        Err(EffectFailure::Final(json!({ "broken": input })))
+                    }
+                    input => Ok(json!({ "done": input })),
                 };
-                sent.lock().unwrap().push(request);
+                sent.push(request);
+                drop(sent);
+                assert!(harm != AFTER, "a crash after the effect");
                 std::future::ready(outcome)
             });
         }
         builder.database(world.db()).open().await.unwrap()
     }
 
-    /// Runs a graph to its end. `schedule`: how the person goes about it; none: all is answered at once.
+    /// Runs a graph to its end. `schedule`: how the person goes about it, and what goes wrong; none: all is
+    /// answered at once, and nothing does.
     async fn run(&self, shape: &Shape, thread: &str, asking: Asking, schedule: Option<&[u8]>) -> Ended {
-        let graph = self.here.compile(&shape.spec(asking)).await.unwrap();
+        let graph = self.here.compile(&shape.spec(asking, &self.here).await).await.unwrap();
+        // What a graph before this one left behind, where it failed.
+        self.world.sent.lock().unwrap().clear();
         let mut person = Person::default();
-        let mut execution = graph.invoke(on(thread), script(shape.script(asking))).await.unwrap();
+        let bytes = RefCell::new(schedule.unwrap_or(&[0]).iter().copied().cycle());
+        let byte = || usize::from(bytes.borrow_mut().next().unwrap_or_default());
+        self.runs.set(self.runs.get() + 1);
+        let crashed = self.crashes.get();
+        if schedule.is_some() {
+            self.threaten(byte());
+        }
+        let started = graph.invoke(on(thread), script(shape.script(asking))).await;
+        let mut execution = self.survived(thread, started).await;
         assert!(asking == Asking::People || execution.interrupts.is_empty());
-        let mut bytes = schedule.unwrap_or(&[0]).iter().copied().cycle();
         while execution.status == RunStatus::Interrupted {
             person.look(&execution);
-            let pending = &execution.interrupts;
-            execution = match schedule {
+            let (gates, questions): (Vec<_>, Vec<_>) =
+                execution.interrupts.iter().partition(|pending| pending.kind.is_gate());
+            let target = |id| ResumeTarget::run(execution.run_id).interrupt(id);
+            let resumed = match schedule {
+                None if questions.is_empty() => {
+                    let (id, _) = person.answer(gates[0]);
+                    self.here.resume_targeted(target(id), Command::proceed()).await
+                }
                 None => {
-                    let answers: Vec<_> = pending.iter().map(|pending| person.answer(pending)).collect();
-                    self.here.resume(on(thread), Command::answers(answers)).await.unwrap()
+                    let answers: Vec<_> = questions.iter().map(|pending| person.answer(pending)).collect();
+                    self.here.resume(on(thread), Command::answers(answers)).await
                 }
                 Some(_) => {
-                    let mut byte = || usize::from(bytes.next().unwrap_or_default());
                     let reopened;
                     let host = match byte() % 8 {
                         0 => {
-                            reopened = Self::open(&self.world).await;
+                            reopened = Self::open(&self.world, &self.harm).await;
                             &reopened
                         }
                         odd if odd % 2 == 1 => &self.there,
@@ -372,30 +501,53 @@ impl Hosts {
                     if byte() % 4 == 0 {
                         assert_eq!(host.continue_run(on(thread)).await.unwrap(), execution);
                     }
-                    let (first, count) = (byte() % pending.len(), 1 + byte() % pending.len());
-                    let chosen: Vec<_> = pending.iter().cycle().skip(first).take(count).collect();
-                    let answers: Vec<_> = chosen.iter().map(|pending| person.answer(pending)).collect();
-                    let (id, value) = answers[0].clone();
-                    let target = ResumeTarget::run(execution.run_id).interrupt(id);
-                    match byte() % 3 {
-                        0 if count == 1 => {
-                            host.resume_targeted(target, Command::resume(value)).await.unwrap()
+                    self.threaten(byte());
+                    if questions.is_empty() || (!gates.is_empty() && byte() % 2 == 0) {
+                        let (id, _) = person.answer(gates[byte() % gates.len()]);
+                        host.resume_targeted(target(id), Command::proceed()).await
+                    } else {
+                        let (first, count) = (byte() % questions.len(), 1 + byte() % questions.len());
+                        let chosen: Vec<_> = questions.iter().cycle().skip(first).take(count).collect();
+                        let answers: Vec<_> = chosen.iter().map(|pending| person.answer(pending)).collect();
+                        let (id, value) = answers[0].clone();
+                        match byte() % 3 {
+                            0 if count == 1 => host.resume_targeted(target(id), Command::resume(value)).await,
+                            1 if questions.len() == 1 => {
+                                host.resume(on(thread), Command::resume(value)).await
+                            }
+                            _ => host.resume(on(thread), Command::answers(answers)).await,
                         }
-                        1 if pending.len() == 1 => {
-                            host.resume(on(thread), Command::resume(value)).await.unwrap()
-                        }
-                        _ => host.resume(on(thread), Command::answers(answers)).await.unwrap(),
                     }
                 }
             };
+            execution = self.survived(thread, resumed).await;
         }
         self.questions.set(self.questions.get() + person.answered.len());
         let kind = execution.error.as_ref().map_or("completed", |error| error.kind.as_str());
         *self.ends.borrow_mut().entry(kind).or_default() += 1;
-        self.ended(&execution, &person, thread).await
+        self.ended(&execution, &person, thread, self.crashes.get() > crashed).await
     }
 
-    async fn ended(&self, execution: &Execution, person: &Person, thread: &str) -> Ended {
+    /// Now and then the next effect is the last thing that the process does.
+    fn threaten(&self, byte: usize) {
+        let harm = [0, 0, 0, 0, BEFORE, AFTER][byte % 6];
+        self.harm.store(harm, Ordering::SeqCst);
+    }
+
+    /// The execution, by whoever goes on with it.
+    async fn survived(&self, thread: &str, result: Result<Execution, EngineError>) -> Execution {
+        // Nothing was sent, perhaps.
+        self.harm.store(0, Ordering::SeqCst);
+        match result {
+            Err(EngineError::HandlerPanicked { .. }) => {
+                self.crashes.set(self.crashes.get() + 1);
+                self.there.continue_run(on(thread)).await.unwrap()
+            }
+            result => result.unwrap(),
+        }
+    }
+
+    async fn ended(&self, execution: &Execution, person: &Person, thread: &str, crashed: bool) -> Ended {
         let mut state = self.there.state(on(thread)).await.unwrap();
         state.as_object_mut().unwrap().remove("script");
         if execution.status == RunStatus::Completed {
@@ -408,13 +560,22 @@ impl Hosts {
             let mut given: Vec<String> = person.given.iter().map(Value::to_string).collect();
             used.sort();
             given.sort();
-            assert!(person.shown.is_empty() || used == given, "each is used once: {used:?} {given:?}");
+            // What a node was told and failed with is in no channel.
+            let mut left = given.into_iter();
+            let each_once = used.iter().all(|value| left.any(|given| given == *value));
+            assert!(
+                person.shown.is_empty() || each_once,
+                "each is used once: {used:?} of {:?}",
+                person.given
+            );
         }
         let requests = std::mem::take(&mut *self.world.sent.lock().unwrap());
-        let count = requests.len();
+        let once = requests.iter().filter(|request| request.input.get("flaky").is_none()).count();
         let sent: BTreeSet<_> =
             requests.into_iter().map(|r| (r.effect, r.input.to_string(), r.idempotency_key)).collect();
-        assert_eq!(sent.len(), count, "something was sent twice: {sent:#?}");
+        // Whoever dies while it is under way sends it again, under the same key.
+        let distinct = sent.iter().filter(|(_, input, _)| !input.contains("flaky")).count();
+        assert!(crashed || distinct == once, "something was sent twice: {sent:#?}");
         let error = execution.error.as_ref().map(|error| (error.kind, error.message.clone()));
         Ended { status: execution.status, error, state, sent }
     }
@@ -430,11 +591,28 @@ fn seed() -> u128 {
 
 #[test]
 fn i50_an_interrupted_run_ends_as_one_that_was_answered_at_once() {
+    let seed = seed();
+    // `make soak`: on until it is told to stop, or finds something.
+    if std::env::var_os("HOLDPOINT_TEST_SOAK").is_some() {
+        (seed..).for_each(|seed| graphs(seed, 500));
+    }
+    // Each of these has a database of its own, so they need not wait for each other.
+    let parts = 2;
+    let part = |nth: u32| move || graphs(seed.wrapping_add(nth.into()), GRAPHS / parts);
+    let parts: Vec<_> = (0..parts).map(|nth| std::thread::spawn(part(nth))).collect();
+    for part in parts {
+        if let Err(panicked) = part.join() {
+            std::panic::resume_unwind(panicked);
+        }
+    }
+}
+
+/// So many random graphs, each run three times.
+fn graphs(seed: u128, count: u32) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let hosts = runtime.block_on(async { [Hosts::new().await, Hosts::new().await, Hosts::new().await] });
-    let seed = seed();
     let config =
-        Config { cases: GRAPHS, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
+        Config { cases: count, failure_persistence: None, max_shrink_iters: 200, ..Config::default() };
     let bytes = [seed.to_be_bytes(), [0; 16]].concat();
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let threads = Cell::new(0);
@@ -456,10 +634,13 @@ fn i50_an_interrupted_run_ends_as_one_that_was_answered_at_once() {
             TestError::Fail(why, input) => format!("{why}\nminimal: {input:#?}"),
             TestError::Abort(why) => why.to_string(),
         };
-        panic!("HOLDPOINT_TEST_SEED={}: {why}", seed);
+        panic!("HOLDPOINT_TEST_SEED={seed}: {why}");
     }
-    // The graphs do ask, most come to their end, and not all of them do.
-    let (questions, ends, graphs) = (hosts[2].questions.get(), hosts[2].ends.borrow(), GRAPHS as usize);
-    println!("{graphs} graphs, {questions} questions, {ends:?}");
-    assert!(questions > 2 * graphs && ends["completed"] > graphs / 2 && ends["node-failed"] > 0, "{ends:?}");
+    // The graphs do ask, most come to their end, not all of them do, and processes die now and then.
+    let (questions, crashes, ends) =
+        (hosts[2].questions.get(), hosts[2].crashes.get(), hosts[2].ends.borrow());
+    let runs = hosts[2].runs.get();
+    println!("seed {seed}: {runs} graphs, {questions} questions, {crashes} crashes, {ends:?}");
+    let enough = questions > runs && crashes > runs / 50 && ends["completed"] > runs / 3;
+    assert!(runs < 500 || (enough && ends["node-failed"] > 0), "{ends:?}");
 }

@@ -119,9 +119,10 @@ fn document(row: &CheckpointRow, tasks: &[TaskRow]) -> Value {
     document
 }
 
-fn task_document(task: &TaskRow) -> Value {
+pub fn task_document(task: &TaskRow) -> Value {
     let error = match &task.state {
         TaskState::Failed(error) => Some(error),
+        TaskState::Finished(finish) => finish.error.as_ref(),
         _ => None,
     };
     json!({

@@ -116,7 +116,10 @@ pub fn questions(shell: &Shell, thread: &ThreadId, pending: &[PendingInterrupt])
 
 pub fn question_text(shell: &Shell, thread: &ThreadId, question: &PendingInterrupt) -> String {
     let asked = &question.interrupt;
-    let node = style(&asked.node).cyan();
+    let path: Vec<&str> =
+        question.namespace.iter().map(String::as_str).chain([asked.node.as_str()]).collect();
+    let agent = question.agent.as_ref().map(|agent| format!(", of {agent}")).unwrap_or_default();
+    let node = style(harmless(&format!("{}{agent}", path.join("/"))).into_owned()).cyan();
     let mut text = match question.kind {
         InterruptKind::Node => format!("\n{node} asks (order {}):\n", asked.order),
         InterruptKind::Before => format!("\nthe graph stops before {node}:\n"),

@@ -1,8 +1,11 @@
-//! `holdpoint show`: how a thread's latest run stands, as a tree.
+//! `holdpoint show`: how a thread's latest run stands, as a tree: its steps, their tasks, and the runs of
+//! subgraphs below those.
 
 use std::fmt::Write as _;
 
 use dialoguer::console::style;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
 
 use super::Shell;
 use super::document::{Document, Exit, Said};
@@ -10,16 +13,15 @@ use super::failure::Failure;
 use super::screen::harmless;
 use super::{history, prose, store, tenant};
 use crate::engine::Host;
-use crate::model::checkpoint::{CheckpointKind, CheckpointRow, Finish, RunRow, TaskRow, TaskState};
-use crate::model::{RunStatus, ThreadId};
+use crate::model::checkpoint::{CheckpointRow, Finish, PlannedTask, RunRow, TaskRow, TaskState};
+use crate::model::{ErrorRecord, PendingInterrupt, RunId, RunStatus, ThreadId};
 
-/// The latest steps; `history` has all.
-const STEPS_MAX: usize = 25;
-const PAGE: u32 = 100;
+/// The latest steps of each run; `history` has all.
+const STEPS_MAX: u32 = 25;
 
 pub const ABOUT: &str = "\
-Show how a thread's latest run stands: its steps, the tasks of each, what failed, and what waits for an
-answer with the command that gives it.
+Show how a thread's latest run stands: its steps, the tasks of each, the runs of subgraphs below them, what
+failed, and what waits for an answer with the command that gives it.
 
     holdpoint show --thread support-123";
 
@@ -33,38 +35,70 @@ pub struct Args {
 pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let host = shell.known_host().await?;
     let document = Document::now(&host, &args.thread).await?;
-    let tree = match shell.options.json {
-        true => String::new(),
-        false => Tree::load(&host, &args.thread, &document).await?.text(shell, &args.thread, &document),
-    };
+    let tree = Tree::load(&host, &args.thread, document.run_id).await?;
     host.close().await;
-    Ok(Said::new(Exit::Completed, &document, tree))
+    let text = match shell.options.json {
+        true => String::new(),
+        false => tree.text(shell, &args.thread, &document),
+    };
+    let mut document = serde_json::to_value(&document).unwrap_or_default();
+    if let (Some(object), Value::Object(tree)) = (document.as_object_mut(), tree.document()) {
+        object.extend(tree.into_iter().filter(|(name, _)| name == "graph" || name == "steps"));
+    }
+    Ok(Said::new(Exit::Completed, &document, text))
 }
 
-/// A run, its latest steps, and their tasks.
+/// A run, its latest steps, and what is below their tasks.
 struct Tree {
     run: RunRow,
     graph: String,
     /// Steps that are left out before the first that is shown.
     steps_before: u32,
-    steps: Vec<(CheckpointRow, Vec<TaskRow>)>,
+    steps: Vec<(CheckpointRow, Vec<Task>)>,
+}
+
+struct Task {
+    planned: PlannedTask,
+    /// `None`: it is not started.
+    row: Option<TaskRow>,
+    child: Option<Tree>,
+}
+
+/// What the whole tree is shown with.
+struct Page<'a> {
+    shell: &'a Shell,
+    thread: &'a ThreadId,
+    pending: &'a [PendingInterrupt],
+    /// Shown below the tree, and so not in it.
+    error: Option<&'a ErrorRecord>,
 }
 
 impl Tree {
-    async fn load(host: &Host, thread: &ThreadId, document: &Document) -> Result<Self, Failure> {
-        let store = store(host)?;
-        let gone = || Failure::NotThere(format!("run {} is not in this database", document.run_id));
-        let (_, run) = store.run(&tenant(), document.run_id).await?.ok_or_else(gone)?;
-        let graph = store.graph(&tenant(), run.graph).await?.map(|graph| graph.name).unwrap_or_default();
-        let mut boundaries = boundaries(host, thread, &run).await?;
-        boundaries.reverse();
-        let steps_before = boundaries.first().map_or(0, |first| first.step);
-        let mut steps = Vec::new();
-        for boundary in boundaries {
-            let tasks = store.tasks(&tenant(), thread, boundary.checkpoint).await?;
-            steps.push((boundary, tasks));
-        }
-        Ok(Self { run, graph, steps_before, steps })
+    fn load<'a>(host: &'a Host, thread: &'a ThreadId, run: RunId) -> BoxFuture<'a, Result<Self, Failure>> {
+        Box::pin(async move {
+            let store = store(host)?;
+            let gone = || Failure::NotThere(format!("run {run} is not in this database"));
+            let (_, run) = store.run(&tenant(), run).await?.ok_or_else(gone)?;
+            let graph = store.graph(&tenant(), run.graph).await?.map(|graph| graph.name).unwrap_or_default();
+            let mut boundaries = store.boundaries(&tenant(), thread, run.run, STEPS_MAX).await?;
+            boundaries.reverse();
+            let steps_before = boundaries.first().map_or(0, |first| first.step);
+            let mut steps = Vec::new();
+            for boundary in boundaries {
+                let mut rows = store.tasks(&tenant(), thread, boundary.checkpoint).await?;
+                let mut tasks = Vec::new();
+                for (index, planned) in boundary.plan.tasks.iter().enumerate() {
+                    let row = rows.iter().position(|row| row.index == index).map(|at| rows.swap_remove(at));
+                    let child = match row.as_ref().and_then(|row| row.child) {
+                        Some(child) => Some(Self::load(host, thread, child).await?),
+                        None => None,
+                    };
+                    tasks.push(Task { planned: planned.clone(), row, child });
+                }
+                steps.push((boundary, tasks));
+            }
+            Ok(Self { run, graph, steps_before, steps })
+        })
     }
 
     fn text(&self, shell: &Shell, thread: &ThreadId, document: &Document) -> String {
@@ -76,28 +110,15 @@ impl Tree {
             self.run.created_at,
             self.run.ended_at.map(|at| format!("  ended {at}")).unwrap_or_default()
         );
-        if self.steps_before > 0 {
-            let before = prose::counted(self.steps_before as usize, "earlier step");
-            let command = shell.command(["history", "--thread", thread.as_str()]);
-            let _ = writeln!(text, "\n({before}: {command})");
-        }
-        let last = self.steps.len().saturating_sub(1);
-        for (i, (boundary, tasks)) in self.steps.iter().enumerate() {
-            if boundary.plan.tasks.is_empty() {
-                continue;
-            }
-            let _ = writeln!(text, "\nstep {}", boundary.step);
-            for (index, planned) in boundary.plan.tasks.iter().enumerate() {
-                let task = tasks.iter().find(|task| task.index == index);
-                text.push_str(&task_text(planned.node.as_str(), task));
-                // Only in the step that is open is an update held and a question pending.
-                if i == last {
-                    text.push_str(&task_details(shell, thread, document, task));
-                }
-            }
-        }
+        let error = document.error.as_ref();
+        let page = Page { shell, thread, pending: &document.interrupts, error };
+        text.push_str(&self.steps_text(&page));
         if let Some(error) = &document.error {
             text.push_str(&prose::error_text(error));
+        }
+        if matches!(document.status, RunStatus::Failed | RunStatus::Diverged) {
+            let command = shell.command(["retry", "--thread", thread.as_str()]);
+            let _ = writeln!(text, "\nTry again what failed with\n    {command}");
         }
         if document.status == RunStatus::Running {
             let _ = writeln!(
@@ -109,66 +130,113 @@ impl Tree {
         text.push_str(&prose::state(&document.state));
         text
     }
-}
 
-/// The run's boundaries, the newest first, as many as are shown.
-async fn boundaries(host: &Host, thread: &ThreadId, run: &RunRow) -> Result<Vec<CheckpointRow>, Failure> {
-    let mut boundaries = Vec::new();
-    let mut before = None;
-    loop {
-        let page = store(host)?.history(&tenant(), thread, before, PAGE).await?;
-        before = page.last().map(|row| row.checkpoint);
-        let is_last = page.len() < PAGE as usize;
-        for row in page {
-            if row.run != run.run {
-                return Ok(boundaries);
+    fn steps_text(&self, page: &Page<'_>) -> String {
+        let mut text = String::new();
+        if self.steps_before > 0 {
+            let before = prose::counted(self.steps_before as usize, "earlier step");
+            let command = page.shell.command(["history", "--thread", page.thread.as_str()]);
+            let _ = writeln!(text, "\n({before}: {command})");
+        }
+        let last = self.steps.len().saturating_sub(1);
+        for (i, (boundary, tasks)) in self.steps.iter().enumerate() {
+            if tasks.is_empty() {
+                continue;
             }
-            if row.kind == CheckpointKind::Boundary {
-                boundaries.push(row);
-            }
-            if boundaries.len() == STEPS_MAX {
-                return Ok(boundaries);
+            let _ = writeln!(text, "\nstep {}", boundary.step);
+            for task in tasks {
+                // Only in the step that is open is an update held and a question pending.
+                text.push_str(&task.text(page, i == last && self.run.status != RunStatus::Completed));
             }
         }
-        if is_last {
-            return Ok(boundaries);
-        }
+        text
+    }
+
+    fn document(&self) -> Value {
+        let steps = self.steps.iter().filter(|(_, tasks)| !tasks.is_empty()).map(|(boundary, tasks)| {
+            json!({
+                "step": boundary.step,
+                "checkpoint_id": boundary.checkpoint,
+                "tasks": tasks.iter().map(Task::document).collect::<Value>(),
+            })
+        });
+        json!({
+            "run_id": self.run.run,
+            "graph": self.graph,
+            "agent": self.run.agent,
+            "namespace": self.run.namespace,
+            "status": self.run.status,
+            "steps": steps.collect::<Value>(),
+        })
     }
 }
 
-fn task_text(node: &str, task: Option<&TaskRow>) -> String {
-    let Some(task) = task else {
-        return format!("    · {node}  not started\n");
-    };
-    let mark = match &task.state {
-        TaskState::Started => style("…").cyan(),
-        TaskState::Paused => style("?").yellow(),
-        TaskState::Finished(_) => style("✓").green(),
-        TaskState::Failed(_) => style("✗").red(),
-    };
-    let what = match &task.state {
-        TaskState::Paused => "waits for an answer".to_owned(),
-        TaskState::Failed(error) => error.kind.to_string(),
-        state => history::word(state).to_owned(),
-    };
-    format!("    {mark} {node}  {what}  ({})\n", prose::counted(task.attempts as usize, "attempt"))
-}
+impl Task {
+    fn text(&self, page: &Page<'_>, open: bool) -> String {
+        let node = self.planned.node.as_str();
+        let Some(row) = &self.row else {
+            return format!("    · {node}  not started\n");
+        };
+        let mark = match &row.state {
+            TaskState::Started => style("…").cyan(),
+            TaskState::Paused => style("?").yellow(),
+            TaskState::Finished(Finish { error: Some(_), .. }) => style("!").red(),
+            TaskState::Finished(_) => style("✓").green(),
+            TaskState::Failed(_) => style("✗").red(),
+        };
+        let what = match &row.state {
+            TaskState::Paused if self.child.is_some() => "waits for what is below".to_owned(),
+            TaskState::Paused => "waits for an answer".to_owned(),
+            TaskState::Failed(error) => error.kind.to_string(),
+            TaskState::Finished(Finish { error: Some(error), .. }) => {
+                format!("{}, which the graph takes elsewhere", error.kind)
+            }
+            state => history::word(state).to_owned(),
+        };
+        let how_often = match &self.child {
+            Some(child) => child.run.agent.as_deref().map(|agent| harmless(agent).into_owned()),
+            None => Some(prose::counted(row.attempts as usize, "attempt")),
+        };
+        let how_often = how_often.map(|what| format!("  ({what})")).unwrap_or_default();
+        let mut text = format!("    {mark} {node}  {what}{how_often}\n");
+        if let Some(child) = &self.child {
+            text.push_str(&prose::indented(&prose::indented(
+                child.steps_text(page).trim_start_matches('\n'),
+            )));
+        }
+        if open {
+            let details = self.details(page, row);
+            text.push_str(&prose::indented(&prose::indented(details.trim_start_matches('\n'))));
+        }
+        text
+    }
 
-fn task_details(shell: &Shell, thread: &ThreadId, document: &Document, task: Option<&TaskRow>) -> String {
-    let Some(task) = task else { return String::new() };
-    let text = match &task.state {
-        TaskState::Finished(finish) => held(finish),
-        TaskState::Paused => {
-            let asked = document.interrupts.iter().filter(|asked| asked.interrupt.task_id == task.task);
-            asked.map(|question| prose::question_text(shell, thread, question)).collect()
+    fn details(&self, page: &Page<'_>, row: &TaskRow) -> String {
+        let asked = page.pending.iter().filter(|asked| asked.interrupt.task_id == row.task);
+        let asked: String =
+            asked.map(|question| prose::question_text(page.shell, page.thread, question)).collect();
+        match &row.state {
+            TaskState::Finished(finish) => held(finish) + &asked,
+            TaskState::Paused => asked,
+            // Of several that failed, one is the run's error, which is shown below.
+            TaskState::Failed(error) if page.error != Some(error) && self.child.is_none() => {
+                harmless(&error.message).into_owned() + "\n"
+            }
+            TaskState::Failed(_) | TaskState::Started => String::new(),
         }
-        // Of several that failed, one is the run's error, which is shown below.
-        TaskState::Failed(error) if document.error.as_ref() != Some(error) => {
-            harmless(&error.message).into_owned()
+    }
+
+    fn document(&self) -> Value {
+        let node = &self.planned.node;
+        match &self.row {
+            None => json!({ "node": node, "status": "not-started" }),
+            Some(row) => {
+                let mut document = history::task_document(row);
+                document["child"] = self.child.as_ref().map(Tree::document).unwrap_or_default();
+                document
+            }
         }
-        TaskState::Failed(_) | TaskState::Started => String::new(),
-    };
-    prose::indented(&prose::indented(text.trim_start_matches('\n')))
+    }
 }
 
 /// What a finished task wrote while others of its step are not done.

@@ -130,6 +130,8 @@ impl Session {
                     locked(&slot.journal).answer(row.entry, row.place, value.clone(), now);
                 }
                 slot.ready |= slot.is_answered();
+                // Also where it does not run: its run may stand otherwise now.
+                slot.changed = true;
             });
             writes.push(Write::Answer { interrupt, answer });
         }
@@ -358,6 +360,7 @@ impl Run {
                 slot.row.child = None;
                 writes.extend(slot.retry(now));
             }
+            // Also of one that diverged.
             slot.row.state = TaskState::Started;
         }
         // Its tasks are done and its step could not be: that is tried again as well.

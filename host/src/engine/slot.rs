@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::host::locked;
 use super::run::Run;
-use super::task::host_question;
+use super::task::{host_question, take_journal};
 use crate::model::checkpoint::{InterruptRow, InterruptState, TaskRow, TaskState};
 use crate::model::ids::{CheckpointId, InterruptId, NodeId, Timestamp};
 use crate::model::interrupt::InterruptKind;
@@ -85,10 +85,13 @@ impl Slot {
         let mut journal = locked(&self.journal);
         let kept = journal.retry(at);
         self.row.generation = journal.generation();
-        drop(journal);
+        self.row.state = TaskState::Started;
         self.ready = true;
         self.changed = true;
-        vec![Write::Cut { task: self.row.task, kept }]
+        // In one commit: a journal that is cut under a task that does not say so would ask anew under old ids.
+        let mut writes = vec![Write::Cut { task: self.row.task, kept }, Write::Task(self.row.clone())];
+        writes.extend(take_journal(&self.row, &mut journal));
+        writes
     }
 
     /// What a person sees at a gate: what the task was sent, or the update that is held back.

@@ -222,15 +222,15 @@ impl Run {
         journal.cut(entry);
         slot.row.generation = journal.generation();
         drop(journal);
-        let mut writes = vec![Write::Cut { task: slot.row.task, kept: entry }];
+        slot.row.state = TaskState::Started;
+        slot.ready = true;
+        let mut writes = vec![Write::Cut { task: slot.row.task, kept: entry }, Write::Task(slot.row.clone())];
         for row in slot.interrupts.iter_mut().filter(|row| row.state == InterruptState::Pending) {
             let reason = format!("its task's journal was cut at entry {entry}");
             let withdrawal = Withdrawal { at: now, by: by.map(str::to_owned), reason };
             row.state = InterruptState::Withdrawn(withdrawal.clone());
             writes.push(Write::Withdraw { interrupt: row.interrupt, withdrawal });
         }
-        slot.row.state = TaskState::Started;
-        slot.ready = true;
         (writes, true)
     }
 

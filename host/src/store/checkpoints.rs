@@ -6,7 +6,7 @@ use super::reader::thread;
 use super::write::{Pen, Stop};
 use super::{PAGE_ROWS_MAX, Store, sql};
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow};
-use crate::model::ids::{CheckpointId, TenantId, ThreadId};
+use crate::model::ids::{CheckpointId, RunId, TenantId, ThreadId};
 
 // A pause stores neither plan nor channels: it is read together with its boundary, `b`, which of a
 // boundary is itself.
@@ -31,6 +31,9 @@ pub(super) const BEFORE: &str = concat!(
     " AND m.checkpoint = ?4) \
      ORDER BY c.seq DESC LIMIT ?3"
 );
+// A page of them lies close together, among those of other runs of the tree.
+pub(super) const OF_RUN: &str =
+    concat!(select!(), thread!(), " AND c.run = ?3 AND c.boundary IS NULL ORDER BY c.seq DESC LIMIT ?4");
 const INSERT: &str = "INSERT INTO checkpoints (thread, checkpoint, parent, run, boundary, step, version, status, \
     created_at, plan, channels) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
@@ -44,6 +47,19 @@ impl Store {
     ) -> Result<Option<CheckpointRow>, StoreError> {
         let sql = sql(BY_ID).bind(tenant.as_str()).bind(thread.as_str()).bind(id.blob());
         self.view().await?.find("checkpoints", sql, read).await
+    }
+
+    /// A run's latest boundaries, the newest first.
+    pub async fn boundaries(
+        &self,
+        tenant: &TenantId,
+        thread: &ThreadId,
+        run: RunId,
+        limit: u32,
+    ) -> Result<Vec<CheckpointRow>, StoreError> {
+        let sql = sql(OF_RUN).bind(tenant.as_str()).bind(thread.as_str()).bind(run.blob());
+        let page = sql.bind(limit.min(PAGE_ROWS_MAX));
+        self.view().await?.list("checkpoints", page, read).await
     }
 
     /// A page of a thread's checkpoints, the newest first: those from before `before`, or the latest.

@@ -5,7 +5,8 @@
 //! `e` and `f`. Its program is the first of these that is there:
 //!
 //! 1. `context.arg.script`;
-//! 2. `state.script[context.node]`;
+//! 2. `state.script[path]`, where the path is that of subgraph nodes and the node, joined by `/`, or the
+//!    node's name alone;
 //! 3. `state.script`, if it is a list.
 //!
 //! A program is a list of ops that are done in order; each is an object with one verb. What an op
@@ -93,15 +94,18 @@ impl Guest for Script {
     fn run(context: Context, state: String) -> Result<Outcome, NodeError> {
         let state = parse(&state)?;
         let arg = context.arg.as_deref().map(parse).transpose()?.unwrap_or_default();
-        let program = program(&arg, &state, &context.node)?.to_vec();
+        let program = program(&arg, &state, &context)?.to_vec();
         let mut machine = ops::Machine::new(context, state);
         machine.run(&program)?;
         Ok(machine.outcome())
     }
 }
 
-fn program<'a>(arg: &'a Value, state: &'a Value, node: &str) -> Result<&'a [Value], NodeError> {
-    [&arg["script"], &state["script"][node], &state["script"]]
+fn program<'a>(arg: &'a Value, state: &'a Value, context: &Context) -> Result<&'a [Value], NodeError> {
+    let node = context.node.as_str();
+    let path = context.path.iter().map(String::as_str).chain([node]).collect::<Vec<_>>().join("/");
+    let script = &state["script"];
+    [&arg["script"], &script[path.as_str()], &script[node], script]
         .into_iter()
         .find_map(Value::as_array)
         .map(Vec::as_slice)
