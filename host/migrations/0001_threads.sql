@@ -139,6 +139,7 @@ CREATE TABLE tasks (
     child      BLOB,                 -- the child run, once a subgraph's is started
     attempts   INTEGER NOT NULL,
     generation INTEGER NOT NULL,     -- grows whenever it is begun anew
+    settings   INTEGER NOT NULL,     -- fingerprint of the determinism settings that its journal was written under
     failures   INTEGER NOT NULL,     -- that may pass, since a person last said to try again
     state      TEXT    NOT NULL CHECK (state IN ('started', 'paused', 'finished', 'failed')),
     outcome    TEXT,                 -- JSON: finished: the held update and the routes; failed: the error

@@ -14,6 +14,10 @@ const ASK: &str = r#"{"script": [{"ask": "ok?"}, {"put_results": "a"}]}"#;
 const ASK_THEN_SEND: &str = r#"{"script": [
     {"ask": "ok?"}, {"effect": {"name": "e", "key": "k", "input": {"x": 1}}}, {"put_results": "a"}]}"#;
 
+const SEND_TWICE: &str = r#"{"script": [
+    {"effect": {"name": "e", "key": "1", "input": null}},
+    {"effect": {"name": "e", "key": "2", "input": null}}, {"put_results": "a"}]}"#;
+
 /// What the next process says of the thread, and then of its state once it is answered.
 async fn answered(desk: &Desk) -> Value {
     let resumed = desk.say(&["resume", "--thread", "t", r#""yes""#]).await;
@@ -159,9 +163,6 @@ async fn i20_of_two_processes_that_answer_at_once_one_wins() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn i84_a_run_that_was_broken_off_goes_on_from_its_last_commit() {
-    const SEND_TWICE: &str = r#"{"script": [
-        {"effect": {"name": "e", "key": "1", "input": null}},
-        {"effect": {"name": "e", "key": "2", "input": null}}, {"put_results": "a"}]}"#;
     for signal in ["KILL", "INT"] {
         let desk = Desk::new(EffectMode::AtLeastOnce).await;
         desk.service.silent_at.store(2, Ordering::SeqCst);
@@ -327,4 +328,28 @@ async fn i53_input_that_waits_survives_a_crash_and_is_started_once() {
     let done = desk.say(&["resume", "--thread", "t", "1"]).await;
     assert_eq!(done.exit(0)["state"]["a"], json!(["yes", "next"]));
     assert_eq!(desk.say(&all).await.exit(0)["threads"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i80_a_process_that_was_stopped_cannot_write_after_another_took_over() {
+    let desk = Desk::new(EffectMode::AtLeastOnce).await;
+    desk.service.silent_at.store(2, Ordering::SeqCst);
+    let stopped = desk.spawn(&desk.start(SEND_TWICE));
+    desk.service.wait_for(2).await;
+    let signal = |signal: &str| {
+        let sent = std::process::Command::new("kill").args([signal, &stopped.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    };
+    signal("-STOP");
+    // Its lease runs out, and another goes on: the effect whose outcome nobody knows goes out again.
+    desk.say(&["continue", "--thread", "t"]).await.exit(0);
+    let whole = desk.say(&["history", "--thread", "t"]).await.exit(0).clone();
+    signal("-CONT");
+    let late = finish(stopped).await;
+    assert_eq!(late.exit(4)["error"]["kind"], "busy");
+    assert_eq!(desk.say(&["history", "--thread", "t"]).await.exit(0), &whole, "it wrote nothing more");
+    let state = desk.say(&["state", "get", "--thread", "t"]).await;
+    let ok = |n: u32| json!({ "ok": { "body": { "n": n }, "status": 200 } });
+    assert_eq!(state.exit(0)["state"]["a"], json!([ok(1), ok(3)]));
+    assert_eq!((desk.service.received(), desk.service.keys()), (3, 2));
 }

@@ -263,3 +263,57 @@ async fn i74_a_run_resumes_on_the_graph_that_it_began_with() {
     std::fs::remove_file(&file).unwrap();
     ended("deleted", world.host().await.resume(on("deleted"), Command::resume("yes")).await).await;
 }
+
+/// Another version of the host, with other determinism settings, might have written a task's journal.
+async fn begun_elsewhere(world: &World, by: i64) {
+    let url = format!("sqlite://{}", world.db().display());
+    let mut database = SqliteConnection::connect(&url).await.unwrap();
+    sqlx::query("UPDATE tasks SET settings = settings + ?1").bind(by).execute(&mut database).await.unwrap();
+    database.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i75_other_determinism_settings_are_an_error_of_their_own_and_the_answer_is_kept() {
+    let world = World::new();
+    let graph = world.one().await;
+    let asked =
+        paused(graph.invoke(on("t"), script(json!([{ "ask": 1 }, { "put_results": "a" }]))).await.unwrap());
+    begun_elsewhere(&world, 1).await;
+    world.started();
+    let execution = graph.resume(on("t"), Command::resume("yes")).await.unwrap();
+    assert_eq!(failed(&execution), Kind::EngineMismatch);
+    assert!(world.started().is_empty(), "it is not even instantiated");
+    let error = execution.error.unwrap();
+    let cut = format!("--cut {}:0", asked[0].interrupt.task_id);
+    assert!(error.message.contains(&cut), "{error}");
+    // The host that has those settings goes on with the same answer.
+    begun_elsewhere(&world, -1).await;
+    completed(world.host().await.retry(on("t")).await.unwrap());
+    assert_eq!(graph.state(on("t")).await.unwrap()["a"], json!(["yes"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i75_a_task_can_begin_anew_under_other_determinism_settings() {
+    let world = World::new();
+    let graph = world.one().await;
+    let asked = paused(graph.invoke(on("t"), script(json!([{ "ask": 1 }]))).await.unwrap()).remove(0);
+    begun_elsewhere(&world, 1).await;
+    let cut = holdpoint::engine::Cut { task: asked.interrupt.task_id, entry: 0 };
+    let upgrade = holdpoint::engine::Upgrade { cuts: vec![cut], actor: None };
+    let anew = paused(world.host().await.upgrade(on("t"), &graph, upgrade).await.unwrap()).remove(0);
+    assert_ne!(anew.interrupt.id, asked.interrupt.id);
+    completed(graph.resume(on("t"), Command::resume("yes")).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i75_another_engine_compiles_again_and_lets_the_replay_judge() {
+    let world = World::new();
+    let graph = world.one().await;
+    let ops = json!([{ "ask": 1 }, { "random": 4 }, { "put_results": "a" }]);
+    paused(graph.invoke(on("t"), script(ops)).await.unwrap());
+    // What another engine compiled is of no use: nothing compiled is left that this one takes.
+    let cache = world.dir.path().join("of-another-engine");
+    let host = world.builder().database(world.db()).cache(cache).open().await.unwrap();
+    completed(host.resume(on("t"), Command::resume("yes")).await.unwrap());
+    assert_eq!(host.sandbox().counters().compiles, 1);
+}

@@ -372,6 +372,7 @@ impl Run {
 
     fn attempt(&mut self, i: usize) -> Result<Attempt, ErrorRecord> {
         let slot = &mut self.slots[i];
+        same_settings(slot, self.invocation.shared.sandbox.fingerprint())?;
         slot.row.attempts += 1;
         slot.row.state = TaskState::Started;
         let outside = TaskOutside {
@@ -515,7 +516,7 @@ impl Run {
         let handler = &self.graph.nodes[node].on_error;
         let state = match handler {
             // A replay that does not fit is the host's to report, whatever the graph says.
-            Some(handler) if error.kind != Kind::Diverged => {
+            Some(handler) if !matches!(error.kind, Kind::Diverged | Kind::EngineMismatch) => {
                 let told = serde_json::json!({ "error": error, "node": node });
                 let told = Json::from_value(&told).unwrap_or_else(|_| Json::null());
                 let routes = vec![Routed::Send(handler.clone(), told)];
@@ -660,6 +661,7 @@ impl Run {
                         child: None,
                         attempts: 0,
                         generation: 0,
+                        settings: self.invocation.shared.sandbox.fingerprint(),
                         failures: 0,
                         state: TaskState::Started,
                     },
@@ -744,4 +746,21 @@ impl Run {
     fn watch(&self, watched: Watched<'_>) {
         self.invocation.shared.watch(watched);
     }
+}
+
+/// What is on record was asked under these determinism settings; under others a replay would say nothing.
+fn same_settings(slot: &mut Slot, present: i64) -> Result<(), ErrorRecord> {
+    if slot.row.settings == present {
+        return Ok(());
+    }
+    if locked(&slot.journal).entries().is_empty() {
+        slot.row.settings = present;
+        return Ok(());
+    }
+    let what = format!(
+        "node {} was begun under other determinism settings than this host has; go on with a host that has those, or \
+         have the task begin anew (holdpoint upgrade --cut {}:0)",
+        slot.row.node, slot.row.task
+    );
+    Err(ErrorRecord::new(Kind::EngineMismatch, what))
 }

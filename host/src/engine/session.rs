@@ -351,7 +351,7 @@ impl Run {
             let TaskState::Failed(error) = &slot.row.state else { continue };
             any = true;
             slot.row.failures = 0;
-            if error.kind == Kind::Diverged {
+            if matches!(error.kind, Kind::Diverged | Kind::EngineMismatch) {
                 // Perhaps the host is another one now; what is on record is not touched for it.
                 slot.ready = true;
                 slot.changed = true;

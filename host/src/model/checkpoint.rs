@@ -129,6 +129,8 @@ pub struct TaskRow {
     pub attempts: u32,
     /// Grows whenever it is begun anew, so that what it asks then has new ids.
     pub generation: u32,
+    /// Of the determinism settings that its journal was written under.
+    pub settings: i64,
     /// Failures that may pass, since a person last said to try again.
     pub failures: u32,
     pub state: TaskState,

@@ -99,6 +99,14 @@ impl Sandbox {
         engine::settings()
     }
 
+    /// Of the determinism settings alone, as it is recorded with a task.
+    pub fn fingerprint(&self) -> i64 {
+        let settings = engine::settings();
+        let determinism = settings.split("; ").next().unwrap_or_default();
+        let digest = Digest::of(determinism.as_bytes()).0;
+        i64::from_be_bytes(std::array::from_fn(|i| digest[i]))
+    }
+
     /// Whether `bytes` may be installed, as far as can be told without compiling them.
     pub fn check(&self, bytes: &[u8]) -> Result<(), InvalidComponent> {
         check::check(bytes, self.0.limits.component_bytes)

@@ -11,7 +11,7 @@ use crate::model::ids::{CheckpointId, TaskId, TenantId, ThreadId};
 macro_rules! columns {
     () => {
         "t.task, t.run, t.boundary, t.place, t.node, t.component, t.child, t.attempts, t.generation, \
-         t.failures, t.state, t.outcome"
+         t.settings, t.failures, t.state, t.outcome"
     };
 }
 
@@ -33,12 +33,12 @@ pub(super) const OF_BOUNDARY: &str = concat!(
 pub(super) const BY_NUMBER: &str =
     concat!("SELECT ", columns!(), " FROM tasks t WHERE t.thread = ?1 AND t.boundary = ?2 ORDER BY t.place");
 const PUT: &str = "INSERT INTO tasks (tenant, task, thread, run, boundary, place, node, component, child, \
-        attempts, generation, failures, state, outcome) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
+        attempts, generation, settings, failures, state, outcome) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) \
     ON CONFLICT (tenant, task) DO UPDATE SET run = excluded.run, boundary = excluded.boundary, \
         place = excluded.place, node = excluded.node, component = excluded.component, \
         child = excluded.child, attempts = excluded.attempts, generation = excluded.generation, \
-        failures = excluded.failures, state = excluded.state, outcome = excluded.outcome \
+        settings = excluded.settings, failures = excluded.failures, state = excluded.state, outcome = excluded.outcome \
     WHERE thread = excluded.thread";
 
 impl Store {
@@ -83,6 +83,7 @@ pub(super) async fn put(pen: &mut Pen<'_>, row: &TaskRow) -> Result<(), Stop> {
         .bind(row.child.as_ref().map(BlobId::blob))
         .bind(row.attempts)
         .bind(row.generation)
+        .bind(row.settings)
         .bind(row.failures)
         .bind(state)
         .bind(outcome);
@@ -100,6 +101,7 @@ pub(super) fn read(row: &Columns<'_>) -> Result<TaskRow, StoreError> {
         child: row.id_or_null("child")?,
         attempts: row.int("attempts")?,
         generation: row.int("generation")?,
+        settings: row.get("settings")?,
         failures: row.int("failures")?,
         state: match row.text("state")?.as_str() {
             "started" => TaskState::Started,

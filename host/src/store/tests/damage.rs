@@ -27,6 +27,7 @@ async fn check(statement: &'static str, table: &str, what: &str) {
         child: None,
         attempts: 1,
         generation: 0,
+        settings: 0,
         failures: 0,
         state,
     };

@@ -88,6 +88,7 @@ async fn a_question_takes_one_answer_and_a_conflict_writes_nothing() {
         child: None,
         attempts: 1,
         generation: 0,
+        settings: 0,
         failures: 0,
         state: TaskState::Paused,
     };

@@ -22,6 +22,7 @@ fn task(at: &At, index: usize, state: TaskState) -> TaskRow {
         child: None,
         attempts: 3,
         generation: 1,
+        settings: -7,
         failures: 2,
         state,
     }
