@@ -201,20 +201,21 @@ impl Host {
             return Ok(Installed { digest, info: info.clone(), bytes: bytes.len() });
         }
         let invalid = |source| EngineError::Component { name: name.to_owned(), source };
+        // Also what only the compiler, or the component itself, shows is said with the component's name.
+        let named = |error| match error {
+            SandboxError::Invalid(source) => invalid(source),
+            error => error.into(),
+        };
         shared.sandbox.check(&bytes).map_err(invalid)?;
         let size = bytes.len();
         let component = match shared.sandbox.cached(digest).await {
             Some(component) => component,
             None => {
                 shared.watch(Watched::Compiling { name, bytes: size });
-                match shared.sandbox.compile(digest, bytes.clone()).await {
-                    // Also what only the compiler sees is said with the component's name.
-                    Err(SandboxError::Invalid(source)) => return Err(invalid(source)),
-                    compiled => compiled?,
-                }
+                shared.sandbox.compile(digest, bytes.clone()).await.map_err(named)?
             }
         };
-        let info = shared.sandbox.describe(&component).await.map_err(invalid)?;
+        let info = shared.sandbox.describe(&component).await.map_err(named)?;
         if let Some(store) = &shared.store {
             store.put_component(&self.tenant, digest, bytes, &info, shared.clock.now()).await?;
         }
@@ -240,7 +241,11 @@ impl Host {
         Ok(Graph { host: self.clone(), compiled, withheld })
     }
 
-    async fn resolve(&self, node: &str, component: &str) -> Result<(Digest, NodeInfo), EngineError> {
+    pub(super) async fn resolve(
+        &self,
+        node: &str,
+        component: &str,
+    ) -> Result<(Digest, NodeInfo), EngineError> {
         if component.starts_with("sha256:") {
             let digest: Digest = component
                 .parse()
