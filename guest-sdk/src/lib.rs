@@ -116,6 +116,9 @@
 //! - a `static` does not outlive an attempt, so it cannot carry anything to the next;
 //! - keep what is slow before a question small, since it is done again, or put it into a node of its own.
 //!
+//! `holdpoint verify target/components/refund.wasm --input '{"amount": 250}'` proves it of a node and an
+//! input, without a database: the node is replayed at every prefix of its calls, and what differs is shown.
+//!
 //! # Idempotency keys
 //!
 //! Something outside is done through [`effect`], under a key: once for each key. The host remembers the

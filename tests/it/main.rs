@@ -28,3 +28,7 @@ mod disk;
 mod effects;
 mod replay;
 mod equivalence;
+mod telling;
+mod determinism;
+mod replaying;
+mod verify;

@@ -1,4 +1,4 @@
-//! `holdpoint inspect`: what a component is, before anybody runs it.
+//! `holdpoint inspect`: what a component is, and what a graph gives it, before anybody runs it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,53 +11,71 @@ use super::Shell;
 use super::document::{Exit, Said};
 use super::failure::Failure;
 use super::screen::harmless;
-use super::{install, store, tenant};
-use crate::engine::EngineError;
-use crate::model::{Digest, ErrorRecord, NodeInfo};
+use super::{inspect_graph, install, store, tenant};
+use crate::engine::{EngineError, Host};
+use crate::model::{Digest, ErrorRecord, GraphSpec, NodeInfo};
+use crate::sandbox::Weight;
 
 pub const ABOUT: &str = "\
 Tell what a component imports, declares and weighs, and whether it can be installed, and if not, why.
 
 It is checked as `install` would check it, in a sandbox, and nothing is kept. What a component declares is
-what it asks for; what it gets is for the graph to say. Exit status 2: it cannot be installed.
+what it asks for; what it gets is for the graph to say. Of a graph's file (.toml) it tells for each node what
+that is: what it gets, what it declares and does not get, and what the graph grants it that is refused, and
+why. Exit status 2: it cannot be installed, or run.
 
     holdpoint inspect target/components/classify.wasm
-    holdpoint inspect sha256:…                        # one that is installed";
+    holdpoint inspect sha256:…                        # one that is installed
+    holdpoint inspect guests/issue-desk.toml";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A file, or the digest of an installed component
-    #[arg(value_name = "FILE|DIGEST")]
-    component: String,
+    /// A component's file, the digest of an installed component, or a graph's file (.toml)
+    #[arg(value_name = "FILE|DIGEST|GRAPH")]
+    target: String,
 }
 
-/// What there is to say of one.
+/// What there is to say of a component.
 #[derive(Debug, Serialize)]
-struct Inspection {
-    component: String,
-    digest: Digest,
+pub struct Inspection {
+    pub component: String,
+    pub digest: Digest,
     bytes: usize,
+    /// `None`: it cannot be read to its end.
+    weight: Option<Weight>,
     imports: Vec<String>,
+    /// Of the imports, those that no node may have.
+    refused_imports: Vec<String>,
     exports: Vec<String>,
     /// `None`: it cannot be asked.
-    declares: Option<NodeInfo>,
-    installable: bool,
-    error: Option<ErrorRecord>,
+    pub declares: Option<NodeInfo>,
+    pub installable: bool,
+    pub error: Option<ErrorRecord>,
 }
 
 pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
-    let bytes = if args.component.starts_with("sha256:") {
-        installed(shell, &args.component).await?
-    } else {
-        install::read(Path::new(&args.component)).await?
-    };
-    let inspection = inspect(shell, args.component, bytes).await?;
+    // Without a database: whatever it is, it leaves nothing behind but its compiled form.
+    let host = shell.builder().open().await?;
+    if is_graph(&args.target) {
+        return inspect_graph::run(&args.target, &host, shell).await;
+    }
+    let bytes = bytes_of(shell, &args.target).await?;
+    let inspection = inspect(&host, args.target, bytes).await?;
     let exit = if inspection.installable { Exit::Completed } else { Exit::Usage };
     Ok(Said::new(exit, &inspection, text(&inspection)))
 }
 
-async fn installed(shell: &Shell, digest: &str) -> Result<Vec<u8>, Failure> {
-    let digest: Digest = digest.parse().map_err(|error| Failure::argument(format!("{error}")))?;
+/// By its name: a component may be anything, and is told what it is not.
+pub fn is_graph(target: &str) -> bool {
+    Path::new(target).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
+}
+
+/// A component's, by its digest or its file.
+pub async fn bytes_of(shell: &Shell, component: &str) -> Result<Vec<u8>, Failure> {
+    if !component.starts_with("sha256:") {
+        return Ok(install::read(Path::new(component)).await?);
+    }
+    let digest: Digest = component.parse().map_err(|error| Failure::argument(format!("{error}")))?;
     let host = shell.known_host().await?;
     let bytes = store(&host)?.component(&tenant(), digest).await?;
     host.close().await;
@@ -66,21 +84,52 @@ async fn installed(shell: &Shell, digest: &str) -> Result<Vec<u8>, Failure> {
     })
 }
 
-async fn inspect(shell: &Shell, component: String, bytes: Vec<u8>) -> Result<Inspection, Failure> {
+/// Hands a host without a database the components that a graph names by their digests.
+pub async fn fetch(shell: &Shell, host: &Host, graph: &GraphSpec) -> Result<(), Failure> {
+    for component in graph.nodes.values().filter_map(|node| node.component.as_ref()) {
+        if component.starts_with("sha256:") {
+            host.install(component, bytes_of(shell, component).await?).await?;
+        }
+    }
+    Ok(())
+}
+
+pub async fn inspect(host: &Host, component: String, bytes: Vec<u8>) -> Result<Inspection, Failure> {
     let (digest, size) = (Digest::of(&bytes), bytes.len());
     let (imports, exports) = names(&bytes);
-    // Without a database: whatever it is, it leaves nothing behind but its compiled form.
-    let host = shell.builder().open().await?;
+    let is_refused = |name: &&String| !host.sandbox().takes_import(name);
+    let refused_imports = imports.iter().filter(is_refused).cloned().collect();
+    let weight = match size as u64 <= host.limits().component_bytes {
+        true => weigh(host, bytes.clone()).await,
+        false => None,
+    };
     let (declares, error) = match host.install(&component, bytes).await {
         Ok(installed) => (Some(installed.info), None),
         Err(error) => (None, Some(refusal(error)?)),
     };
     let installable = error.is_none();
-    Ok(Inspection { component, digest, bytes: size, imports, exports, declares, installable, error })
+    Ok(Inspection {
+        component,
+        digest,
+        bytes: size,
+        weight,
+        imports,
+        refused_imports,
+        exports,
+        declares,
+        installable,
+        error,
+    })
+}
+
+/// Reads all code, which takes a while for a language's runtime.
+async fn weigh(host: &Host, bytes: Vec<u8>) -> Option<Weight> {
+    let sandbox = host.sandbox().clone();
+    tokio::task::spawn_blocking(move || sandbox.weigh(&bytes).ok()).await.ok()?
 }
 
 /// Why it cannot be installed; other errors are the host's own.
-fn refusal(error: EngineError) -> Result<ErrorRecord, Failure> {
+pub fn refusal(error: EngineError) -> Result<ErrorRecord, Failure> {
     let failure = Failure::from(error);
     match failure.exit() {
         Exit::Usage => Ok(failure.record()),
@@ -109,13 +158,27 @@ fn names(bytes: &[u8]) -> (Vec<String>, Vec<String>) {
     (imports.into_iter().collect(), exports.into_iter().collect())
 }
 
+/// In one line.
+pub fn weighs(inspection: &Inspection) -> String {
+    let size = format!("{} kB", inspection.bytes.div_ceil(1000));
+    match &inspection.weight {
+        None => size,
+        Some(weight) => {
+            // In tenths, since most take less than one in a hundred.
+            let share = weight.work.saturating_mul(1_000) / weight.work_max.max(1);
+            let (functions, whole, tenth) = (weight.functions, share / 10, share % 10);
+            format!("{size}, {functions} functions, {whole}.{tenth} % of the work that compiling may take")
+        }
+    }
+}
+
 fn text(inspection: &Inspection) -> String {
     let digest = inspection.digest.to_string();
     let mut text = String::new();
     if inspection.component != digest {
         let _ = writeln!(text, "{}", harmless(&inspection.component));
     }
-    let _ = writeln!(text, "{digest}  {} kB", inspection.bytes.div_ceil(1000));
+    let _ = writeln!(text, "{digest}  {}", weighs(inspection));
     if let Some(info) = &inspection.declares {
         let _ = writeln!(text, "\n{} {}", harmless(&info.name), harmless(&info.version));
         for (what, names) in [
@@ -134,7 +197,12 @@ fn text(inspection: &Inspection) -> String {
             let _ = writeln!(text, "\n{what}");
         }
         for name in names {
-            let _ = writeln!(text, "    {}", harmless(name));
+            let refused = if what == "imports" && inspection.refused_imports.contains(name) {
+                "   refused: no node may import it"
+            } else {
+                ""
+            };
+            let _ = writeln!(text, "    {}{refused}", harmless(name));
         }
     }
     let _ = match &inspection.error {

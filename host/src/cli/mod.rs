@@ -19,6 +19,7 @@ mod state;
 mod steer;
 mod threads;
 mod upgrade;
+mod verify;
 
 mod answer;
 mod document;
@@ -26,6 +27,7 @@ mod document;
 mod failpoints;
 mod failure;
 mod input;
+mod inspect_graph;
 mod prose;
 mod screen;
 mod stop;
@@ -136,9 +138,12 @@ enum Command {
     /// Build nodes written in Rust into components
     #[command(long_about = BUILD_ABOUT)]
     Build(build::Args),
-    /// Tell what a component imports, declares and weighs, and whether it can be installed
+    /// Tell what a component or a graph's nodes import, declare, weigh and are granted, and what is refused
     #[command(long_about = inspect::ABOUT)]
     Inspect(inspect::Args),
+    /// Prove that a node does again what it did, which its resumes rely on
+    #[command(long_about = verify::ABOUT)]
+    Verify(verify::Args),
     /// Check components and keep them in the database
     #[command(long_about = install::ABOUT)]
     Install(install::Args),
@@ -252,6 +257,7 @@ impl Command {
             Self::State(command) => state::run(command, shell).await,
             Self::Build(args) => build_nodes(args).await,
             Self::Inspect(args) => inspect::run(args, shell).await,
+            Self::Verify(args) => verify::run(args, shell).await,
             Self::Install(args) => install::run(args, shell).await,
             Self::Demo(args) => demo::run(args, shell).await,
         }

@@ -83,6 +83,15 @@ pub struct HostBuilder {
     watcher: Option<Watcher>,
 }
 
+/// See [`Host::parts`].
+#[derive(Default)]
+pub(super) struct Parts {
+    pub components: BTreeMap<String, (Digest, NodeInfo)>,
+    pub subgraphs: BTreeMap<String, (Digest, Arc<CompiledGraph>)>,
+    /// What is withheld below.
+    pub withheld: Vec<String>,
+}
+
 /// An installed component.
 #[derive(Clone, Debug)]
 pub struct Installed {
@@ -210,20 +219,21 @@ impl Host {
             return Ok(Installed { digest, info: info.clone(), bytes: bytes.len() });
         }
         let invalid = |source| EngineError::Component { name: name.to_owned(), source };
+        // Also what only the compiler, or the component itself, shows is said with the component's name.
+        let named = |error| match error {
+            SandboxError::Invalid(source) => invalid(source),
+            error => error.into(),
+        };
         shared.sandbox.check(&bytes).map_err(invalid)?;
         let size = bytes.len();
         let component = match shared.sandbox.cached(digest).await {
             Some(component) => component,
             None => {
                 shared.watch(Watched::Compiling { name, bytes: size });
-                match shared.sandbox.compile(digest, bytes.clone()).await {
-                    // Also what only the compiler sees is said with the component's name.
-                    Err(SandboxError::Invalid(source)) => return Err(invalid(source)),
-                    compiled => compiled?,
-                }
+                shared.sandbox.compile(digest, bytes.clone()).await.map_err(named)?
             }
         };
-        let info = shared.sandbox.describe(&component).await.map_err(invalid)?;
+        let info = shared.sandbox.describe(&component).await.map_err(named)?;
         if let Some(store) = &shared.store {
             store.put_component(&self.tenant, digest, bytes, &info, shared.clock.now()).await?;
         }
@@ -245,28 +255,33 @@ impl Host {
     }
 
     async fn compile_at(&self, spec: &GraphSpec, depth: u32) -> Result<Graph, EngineError> {
-        let (mut components, mut subgraphs, mut withheld_below) =
-            (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        for (name, node) in &spec.nodes {
-            if let Some(component) = &node.component {
-                let installed = self.resolve(name, component).await?;
-                components.insert(name.clone(), installed);
-            }
-            if let Some(graph) = &node.graph {
-                let graph = self.subgraph(&spec.name, name, graph, depth).await?;
-                withheld_below.extend(graph.withheld.iter().map(|what| format!("nodes.{name}: {what}")));
-                subgraphs.insert(name.clone(), (graph.digest(), graph.compiled));
-            }
-        }
+        let Parts { components, subgraphs, withheld: below } = self.parts(spec, depth).await?;
         let compiled = CompiledGraph::compile(spec, &components, &subgraphs)?;
         self.shared.can_send(&compiled)?;
         let mut withheld = withheld(&compiled, &components);
-        withheld.extend(withheld_below);
+        withheld.extend(below);
         if let Some(store) = &self.shared.store {
             store.put_graph(&self.tenant, &compiled, self.shared.clock.now()).await?;
         }
         let compiled = self.shared.keep_graph(compiled.digest(), compiled);
         Ok(Graph { host: self.clone(), compiled, withheld })
+    }
+
+    /// What a graph is made of: its components, installed, and its subgraphs, compiled.
+    pub(super) async fn parts(&self, spec: &GraphSpec, depth: u32) -> Result<Parts, EngineError> {
+        let mut parts = Parts::default();
+        for (name, node) in &spec.nodes {
+            if let Some(component) = &node.component {
+                let installed = self.resolve(name, component).await?;
+                parts.components.insert(name.clone(), installed);
+            }
+            if let Some(graph) = &node.graph {
+                let graph = self.subgraph(&spec.name, name, graph, depth).await?;
+                parts.withheld.extend(graph.withheld.iter().map(|what| format!("nodes.{name}: {what}")));
+                parts.subgraphs.insert(name.clone(), (graph.digest(), graph.compiled));
+            }
+        }
+        Ok(parts)
     }
 
     /// The graph of a subgraph node: from its file, or one that is kept.
@@ -295,7 +310,11 @@ impl Host {
         self.compile_below(&spec, depth + 1).await
     }
 
-    async fn resolve(&self, node: &str, component: &str) -> Result<(Digest, NodeInfo), EngineError> {
+    pub(super) async fn resolve(
+        &self,
+        node: &str,
+        component: &str,
+    ) -> Result<(Digest, NodeInfo), EngineError> {
         if component.starts_with("sha256:") {
             let digest: Digest = component
                 .parse()

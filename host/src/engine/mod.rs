@@ -24,6 +24,7 @@ mod effects;
 mod http;
 mod ledger;
 mod watch;
+pub mod verify;
 mod clock;
 mod error;
 

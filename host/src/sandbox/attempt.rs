@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
+use serde::Serialize;
 
 use crate::model::error::ErrorRecord;
 use crate::model::ids::Timestamp;
@@ -124,10 +125,13 @@ pub struct Ran {
     pub output: Output,
 }
 
-/// Kept prefix of stdout, stderr and log, and whether anything was cut off.
-#[derive(Clone, Debug, Default)]
+/// What was printed, as far as it was kept, and whether anything of it, or of the log, was cut off.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Output {
     pub stdout: String,
     pub stderr: String,
+    /// The last of each, which is no part of the above where that was cut off.
+    pub stdout_tail: String,
+    pub stderr_tail: String,
     pub truncated: bool,
 }

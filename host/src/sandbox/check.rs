@@ -65,7 +65,7 @@ pub(super) fn check(bytes: &[u8], bytes_max: u64) -> Result<(), InvalidComponent
     Ok(())
 }
 
-fn is_allowed(import: &str) -> bool {
+pub(super) fn is_allowed(import: &str) -> bool {
     let Some((package, interface, version)) = parts(import) else {
         return false;
     };

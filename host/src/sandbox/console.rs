@@ -9,7 +9,7 @@ use super::stop::clip;
 
 /// Of one line. Longer ones are cut.
 const LINE_BYTES_MAX: usize = 8 * 1024;
-/// Of the end of stderr, where the reason for a trap stands.
+/// Of the end of stdout and of stderr, where the reason for a trap stands.
 const TAIL_BYTES_MAX: usize = 2 * 1024;
 
 pub(super) struct Console {
@@ -29,7 +29,6 @@ pub(super) enum Stream {
 struct State {
     stdout: Printed,
     stderr: Printed,
-    stderr_tail: Vec<u8>,
     kept_bytes: usize,
     logged_bytes: usize,
     truncated: bool,
@@ -40,6 +39,8 @@ struct Printed {
     kept: Vec<u8>,
     /// What follows the last line break.
     line: Vec<u8>,
+    /// The end of it, whatever was kept.
+    tail: Vec<u8>,
 }
 
 impl Console {
@@ -66,7 +67,7 @@ impl Console {
 
     /// The end of stderr.
     pub fn stderr_tail(&self) -> String {
-        String::from_utf8_lossy(&self.state().stderr_tail).trim_end().to_owned()
+        self.state().stderr.tail()
     }
 
     /// Ends unfinished lines, and hands out what was kept.
@@ -83,6 +84,8 @@ impl Console {
         Output {
             stdout: text(&mut state.stdout),
             stderr: text(&mut state.stderr),
+            stdout_tail: state.stdout.tail(),
+            stderr_tail: state.stderr.tail(),
             truncated: state.truncated,
         }
     }
@@ -97,12 +100,10 @@ impl Console {
         let kept = &bytes[..bytes.len().min(room)];
         state.kept_bytes += kept.len();
         state.truncated |= kept.len() < bytes.len();
-        state.printed(stream).kept.extend_from_slice(kept);
-        if let Stream::Stderr = stream {
-            let tail = &mut state.stderr_tail;
-            tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL_BYTES_MAX)..]);
-            tail.drain(..tail.len().saturating_sub(TAIL_BYTES_MAX));
-        }
+        let printed = state.printed(stream);
+        printed.kept.extend_from_slice(kept);
+        printed.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL_BYTES_MAX)..]);
+        printed.tail.drain(..printed.tail.len().saturating_sub(TAIL_BYTES_MAX));
     }
 
     fn lines(&self, state: &mut State, stream: Stream, bytes: &[u8]) {
@@ -149,6 +150,12 @@ impl State {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
         }
+    }
+}
+
+impl Printed {
+    fn tail(&self) -> String {
+        String::from_utf8_lossy(&self.tail).trim_end().to_owned()
     }
 }
 

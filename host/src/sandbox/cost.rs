@@ -18,44 +18,50 @@ const WORK_MAX: u64 = 100_000_000;
 
 /// Also checks that the component is valid, which is half of the way.
 pub(super) fn check(bytes: &[u8]) -> Result<(), InvalidComponent> {
-    match work(bytes) {
-        Ok(work) if work.total > WORK_MAX => Err(InvalidComponent::TooCostly {
+    match weigh(bytes)? {
+        weight if weight.work > WORK_MAX => Err(InvalidComponent::TooCostly {
             limit: WORK_MAX,
-            value: work.total,
-            function: work.heaviest,
-            share: work.heaviest_work,
+            value: weight.work,
+            function: weight.heaviest_function,
+            share: weight.heaviest_work,
         }),
-        Ok(_) => Ok(()),
-        Err(error) => Err(InvalidComponent::Malformed { what: error.to_string() }),
+        _ => Ok(()),
     }
 }
 
-#[derive(Debug, Default)]
-struct Work {
-    total: u64,
-    /// Counted in the order of the file.
-    heaviest: u32,
-    heaviest_work: u64,
+pub(super) fn weigh(bytes: &[u8]) -> Result<Weight, InvalidComponent> {
+    weight(bytes).map_err(|error| InvalidComponent::Malformed { what: error.to_string() })
 }
 
-fn work(bytes: &[u8]) -> wasmparser::Result<Work> {
+/// What a component amounts to for whoever compiles it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Weight {
+    pub functions: u32,
+    /// Units of work.
+    pub work: u64,
+    pub work_max: u64,
+    /// Counted in the order of the file.
+    pub heaviest_function: u32,
+    pub heaviest_work: u64,
+}
+
+fn weight(bytes: &[u8]) -> wasmparser::Result<Weight> {
     let mut validator = Validator::new_with_features(FEATURES);
     let mut allocations = FuncValidatorAllocations::default();
-    let mut work = Work::default();
-    let mut index = 0;
+    let mut weight = Weight { work_max: WORK_MAX, ..Weight::default() };
     for payload in Parser::new(0).parse_all(bytes) {
         if let ValidPayload::Func(function, body) = validator.payload(&payload?)? {
             let mut function = function.into_validator(allocations);
             let own = work_of(&mut function, &body)?;
-            work.total = work.total.saturating_add(own);
-            if own > work.heaviest_work {
-                (work.heaviest, work.heaviest_work) = (index, own);
+            weight.work = weight.work.saturating_add(own);
+            if own > weight.heaviest_work {
+                (weight.heaviest_function, weight.heaviest_work) = (weight.functions, own);
             }
             allocations = function.into_allocations();
-            index += 1;
+            weight.functions += 1;
         }
     }
-    Ok(work)
+    Ok(weight)
 }
 
 fn work_of(

@@ -55,7 +55,10 @@ pub(super) fn engine() -> Result<Engine, SandboxError> {
         .cranelift_nan_canonicalization(true)
         .relaxed_simd_deterministic(true)
         .max_wasm_stack(WASM_STACK_BYTES)
-        .async_stack_size(WASM_STACK_BYTES + HOST_STACK_BYTES)
+        // Twice: a host function's result is put into the node's memory by the node's own allocator, and
+        // that call may again go as deep, from where the stack was when the node called. It can call
+        // nothing outside, so it ends there; past the end of the stack the whole process would die.
+        .async_stack_size(2 * WASM_STACK_BYTES + HOST_STACK_BYTES)
         .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(FRAMES_MAX));
     let failed = |error: &dyn std::fmt::Display| SandboxError::Engine { what: error.to_string() };
     let engine = Engine::new(&config).map_err(|error| failed(&error))?;

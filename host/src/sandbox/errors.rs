@@ -78,4 +78,7 @@ pub enum SandboxError {
     CacheDir { path: PathBuf, what: String },
     #[error("the component could not be compiled: {what}")]
     Compile { what: String },
+    /// It was cut short for want of time or memory, which says nothing of the component.
+    #[error("the component could not be asked what it needs: {}", .error.message)]
+    Describe { error: ErrorRecord },
 }

@@ -110,7 +110,7 @@ fn grown(total: u64, current: usize, desired: usize) -> u64 {
 }
 
 /// Not the node's doing, and not to be answered with a failed growth that a replay would not see.
-fn host_is_short() -> Stop {
+pub(super) fn host_is_short() -> Stop {
     Stop::Failed {
         error: ErrorRecord::new(Kind::Trap, "the host has no memory left for the node; try again later")
             .with("trap", "host-memory"),

@@ -42,6 +42,7 @@ use crate::model::limits::Limits;
 
 pub use attempt::{Attempt, Context, End, LogLevel, Output, Outside, Performed, Ran, Route};
 pub use components::Component;
+pub use cost::Weight;
 pub use errors::{InvalidComponent, SandboxError};
 
 use artifacts::Artifacts;
@@ -112,6 +113,16 @@ impl Sandbox {
         check::check(bytes, self.0.limits.component_bytes)
     }
 
+    /// What compiling `bytes` takes, estimated.
+    pub fn weigh(&self, bytes: &[u8]) -> Result<Weight, InvalidComponent> {
+        cost::weigh(bytes)
+    }
+
+    /// Whether a node may import an interface of this name.
+    pub fn takes_import(&self, name: &str) -> bool {
+        check::is_allowed(name)
+    }
+
     /// The compiled component if it is in memory or, unharmed, on disk.
     pub async fn cached(&self, digest: Digest) -> Option<Component> {
         self.0.components.cached(digest).await
@@ -124,7 +135,7 @@ impl Sandbox {
 
     /// Asks a component what it needs. It may start its language's runtime, but nothing of the host
     /// answers it.
-    pub async fn describe(&self, component: &Component) -> Result<NodeInfo, InvalidComponent> {
+    pub async fn describe(&self, component: &Component) -> Result<NodeInfo, SandboxError> {
         let _permit = self.0.tasks.acquire().await;
         self.0.instantiations.fetch_add(1, Ordering::Relaxed);
         run::describe(&self.0.engine, component, &self.0.limits).await

@@ -10,7 +10,7 @@ use wasmtime::{Engine, Store, UpdateDeadline};
 use super::attempt::{Attempt, Context, End, Ran, Route};
 use super::bindings::holdpoint::node::types;
 use super::components::Component;
-use super::errors::InvalidComponent;
+use super::errors::{InvalidComponent, SandboxError};
 use super::guest::{Guest, Task};
 use super::stop::{clip, take_json};
 use super::trap;
@@ -57,7 +57,7 @@ pub(super) async fn describe(
     engine: &Engine,
     component: &Component,
     limits: &Limits,
-) -> Result<NodeInfo, InvalidComponent> {
+) -> Result<NodeInfo, SandboxError> {
     let limits = Limits {
         fuel: limits.fuel.min(DESCRIBE_FUEL),
         deadline_ms: limits.deadline_ms.min(DESCRIBE_MS),
@@ -72,14 +72,18 @@ pub(super) async fn describe(
     })
     .await;
     match (info, end) {
-        (Some(info), End::Paused) => described(info),
+        (Some(info), End::Paused) => Ok(described(info)?),
+        (_, End::Failed { error, retryable: true }) => Err(SandboxError::Describe { error }),
         (_, End::Failed { mut error, .. }) => {
             if let Some(stderr) = error.more.get("stderr").and_then(|text| text.as_str()) {
                 error.message = format!("{}; it printed: {stderr}", error.message);
             }
-            Err(InvalidComponent::Describe { error })
+            Err(InvalidComponent::Describe { error }.into())
         }
-        _ => Err(InvalidComponent::Describe { error: ErrorRecord::new(Kind::Invalid, "it did not return") }),
+        _ => {
+            let error = ErrorRecord::new(Kind::Invalid, "it did not return");
+            Err(InvalidComponent::Describe { error }.into())
+        }
     }
 }
 

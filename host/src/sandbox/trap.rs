@@ -2,12 +2,12 @@
 //! told, in the host's own words: no text of the engine, no address.
 
 use wasmtime::component::ResourceTableError;
-use wasmtime::{GcHeapOutOfMemory, Trap, WasmBacktrace};
+use wasmtime::{GcHeapOutOfMemory, ThrownException, Trap, WasmBacktrace};
 
 use super::attempt::End;
 use super::engine::FRAMES_MAX;
 use super::guest::Guest;
-use super::meter::over_memory;
+use super::meter::{host_is_short, over_memory};
 use super::stop::{Stop, clip};
 use crate::model::error::{ErrorRecord, Kind};
 use crate::model::limits::Limits;
@@ -61,6 +61,15 @@ fn stop_of(error: &wasmtime::Error, limits: &Limits) -> Stop {
     }
     if error.is::<GcHeapOutOfMemory<()>>() {
         return over_memory(limits.memory_bytes);
+    }
+    if error.is::<ThrownException>() {
+        return trapped("exception", "the node threw an exception that nothing in it catches");
+    }
+    // What the system refused the engine, such as a place in memory for an instance or its stack. Nothing
+    // that a guest does wrong has such a cause.
+    if error.root_cause().to_string().contains("(os error ") {
+        tracing::warn!(error = format!("{error:#}"), "an attempt could not be carried out");
+        return host_is_short();
     }
     // The engine has no types for these.
     let text = format!("{error:#}");

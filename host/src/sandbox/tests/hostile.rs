@@ -329,7 +329,8 @@ async fn a_description_is_bounded_and_may_not_ask_the_host() {
     let nameless = nameless.replace(r#"\c0\00\00\00\01\00"#, r#"\c0\00\00\00\00\00"#);
     let nameless = compiled(&sandbox, component("", "", &nameless)).await;
     let error = sandbox.describe(&nameless).await.unwrap_err();
-    assert!(matches!(error, InvalidComponent::Description { field: "name", .. }), "{error}");
+    let is_named = InvalidComponent::Description { field: "name", what: "it is empty".into() };
+    assert!(matches!(&error, SandboxError::Invalid(invalid) if *invalid == is_named), "{error}");
 }
 
 #[tokio::test]
@@ -375,4 +376,67 @@ async fn one_component_is_compiled_once_however_many_want_it() {
 
     let error = next.compile(Digest([0; 32]), bytes).await.unwrap_err();
     assert!(matches!(error, SandboxError::WrongDigest { .. }), "{error}");
+}
+
+/// What a host function gives back is put into the node's memory by a function of the node's own, which
+/// runs on what the stack has left.
+#[tokio::test]
+async fn s06_the_nodes_own_allocator_overflows_no_other_stack() {
+    let imports = r#"
+        (import "wasi:random/random@0.2.0" (instance $random
+            (export "get-random-bytes" (func (param "len" u64) (result (list u8))))))
+        (core module $memory (memory (export "memory") 1)
+            (func $deeper (param i32) (result i32)
+                (if (result i32) (local.get 0)
+                    (then (i32.add (i32.const 1) (call $deeper (i32.sub (local.get 0) (i32.const 1)))))
+                    (else (i32.const 0))))
+            (func (export "realloc") (param i32 i32 i32 i32) (result i32)
+                (drop (call $deeper (i32.const 100000000))) (i32.const 0)))
+        (core instance $memory (instantiate $memory))
+        (core func $random (canon lower (func $random "get-random-bytes")
+            (memory (core memory $memory "memory")) (realloc (core func $memory "realloc"))))
+        (core instance $random (export "bytes" (func $random)))"#;
+    let items = r#"
+        (import "random" "bytes" (func $bytes (param i64 i32)))
+        (func $deeper (param i32) (result i32)
+            (if (result i32) (local.get 0)
+                (then (i32.add (i32.const 1) (call $deeper (i32.sub (local.get 0) (i32.const 1)))))
+                (else (call $bytes (i64.const 8) (i32.const 0)) (i32.const 0))))"#;
+    let with = r#"(with "random" (instance $random))"#;
+    for depth in [0, 1_000, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000] {
+        let run = format!("(drop (call $deeper (i32.const {depth}))) (i32.const 0)");
+        let (error, _) = failure(component(imports, with, &module(items, &run)), &Limits::default()).await;
+        assert_eq!(error.more["trap"], "stack-overflow", "{depth}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_exception_that_nothing_catches_is_called_one() {
+    let (error, _) =
+        failure(node("(tag $t (param i64))", "(throw $t (i64.const 7))"), &Limits::default()).await;
+    assert_eq!((error.kind, &error.more["trap"]), (Kind::Trap, &"exception".into()), "{error}");
+
+    // From the node's allocator, while a host function gives something back.
+    let imports = r#"
+        (import "wasi:random/random@0.2.0" (instance $random
+            (export "get-random-bytes" (func (param "len" u64) (result (list u8))))))
+        (core module $memory (memory (export "memory") 1) (tag $t)
+            (func (export "realloc") (param i32 i32 i32 i32) (result i32) (throw $t)))
+        (core instance $memory (instantiate $memory))
+        (core func $random (canon lower (func $random "get-random-bytes")
+            (memory (core memory $memory "memory")) (realloc (core func $memory "realloc"))))
+        (core instance $random (export "bytes" (func $random)))"#;
+    let items = r#"(import "random" "bytes" (func $bytes (param i64 i32)))"#;
+    let with = r#"(with "random" (instance $random))"#;
+    // It is the node's own, so the node may also catch it.
+    for (run, trap) in [
+        ("(call $bytes (i64.const 8) (i32.const 0)) (i32.const 0)", "exception"),
+        (
+            "(block $c (try_table (catch_all $c) (call $bytes (i64.const 8) (i32.const 0)))) (unreachable)",
+            "unreachable",
+        ),
+    ] {
+        let (error, _) = failure(component(imports, with, &module(items, run)), &Limits::default()).await;
+        assert_eq!(error.more["trap"], trap, "{error:?}");
+    }
 }
