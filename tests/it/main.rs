@@ -14,6 +14,8 @@ mod crashes;
 #[path = "../../host/src/sandbox/tests/by_hand.rs"]
 mod by_hand;
 mod limits;
+mod compiling;
+mod fairness;
 mod hostile;
 mod refusals;
 mod layers;

@@ -193,6 +193,7 @@ mod tests {
             effects: BTreeMap::new(),
             interrupt_before: false,
             interrupt_after: false,
+            limits: Default::default(),
         };
         CompiledGraph {
             name: "g".into(),

@@ -63,7 +63,7 @@ impl Host {
             name_of("who answers", actor)?;
         }
         if let Some(text) = &command.steer {
-            super::steer::bounded(text, &self.shared.limits)?;
+            super::steer::bounded(text, &self.limits)?;
         }
         let lock = self.shared.thread_lock(&self.tenant, thread);
         // What the command was first found to be for. If somebody else is faster, it must not slip on to
@@ -73,7 +73,7 @@ impl Host {
             Ok(only) => only,
             Err(_) => {
                 let snapshot = self.load(store, thread).await?;
-                let limits = &self.shared.limits;
+                let limits = &self.limits;
                 let first = matching(&snapshot.interrupts, target.as_ref(), &command.resume, limits);
                 match first {
                     // A request that names itself may be at work right now: that is seen when it is done.
@@ -112,7 +112,7 @@ impl Host {
             }
             self.expect(&snapshot, &target, command)?;
             let rows = &open_at(&snapshot.interrupts, self.shared.clock.now());
-            let limits = &self.shared.limits;
+            let limits = &self.limits;
             let matched = match found {
                 None => matching(rows, target.as_ref(), &command.resume, limits),
                 Some(found) => found.and_then(|deliveries| still_pending(rows, deliveries)),

@@ -313,7 +313,7 @@ impl Session {
             };
             let graph = self.invocation.graph.clone();
             let next = plan::next(&graph, &self.boundary.plan, &finished);
-            let limits = &self.invocation.shared.limits;
+            let limits = &self.invocation.limits;
             if next.tasks.len() > limits.step_tasks as usize {
                 let (limit, step) = (limits.step_tasks, self.boundary.step + 1);
                 let what = format!(
@@ -421,7 +421,7 @@ impl Session {
         let state = Json::object(
             node.reads.iter().filter_map(|(own, channel)| Some((own.as_str(), self.channels.get(channel)?))),
         );
-        let limits = invocation.shared.limits.clone();
+        let limits = node.limits.within(&invocation.limits);
         if state.as_str().len() as u64 > limits.state_bytes {
             return Err(ErrorRecord::limit(
                 "state_bytes",
@@ -450,6 +450,7 @@ impl Session {
             slot.row.task.0.as_bytes().as_slice(),
         ]);
         Ok(Attempt {
+            tenant: invocation.tenant.clone(),
             context,
             state,
             journal: slot.journal.clone(),
@@ -468,7 +469,7 @@ impl Session {
         let row = &self.slots[i].row;
         self.invocation
             .shared
-            .component(&self.invocation.tenant, row.component, row.node.as_str())
+            .component((&self.invocation.tenant, &self.invocation.limits), row.component, row.node.as_str())
             .await
             .map_err(Ended::Engine)
     }

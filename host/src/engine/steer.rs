@@ -16,7 +16,7 @@ impl Host {
     /// run that is over takes none.
     pub async fn steer(&self, config: RunConfig, actor: &str, text: &str) -> Result<Execution, EngineError> {
         let (store, thread) = self.durable(&config)?;
-        bounded(text, &self.shared.limits)?;
+        bounded(text, &self.limits)?;
         for _ in 0..RACES_MAX {
             let snapshot = self.load(&store, &thread).await?;
             if !matches!(snapshot.status, RunStatus::Running | RunStatus::Interrupted) {

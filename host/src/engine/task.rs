@@ -18,6 +18,7 @@ use crate::model::ids::{Digest, NodeId, TenantId};
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{Call, EffectOutcome, EffectReply, Instruction, Journal, Reply};
 use crate::model::json::Json;
+use crate::model::limits::Limits;
 use crate::sandbox::{LogLevel, Outside, Performed};
 use crate::store::Write;
 
@@ -38,6 +39,7 @@ pub enum Fault {
 pub struct Invocation {
     pub shared: Arc<Shared>,
     pub tenant: TenantId,
+    pub limits: Arc<Limits>,
     /// As the guest is told; empty without a thread.
     pub thread: String,
     pub graph: Arc<CompiledGraph>,
@@ -55,6 +57,7 @@ impl Invocation {
         Arc::new(Self {
             shared: host.shared.clone(),
             tenant: host.tenant.clone(),
+            limits: host.limits.clone(),
             thread,
             graph,
             ledger,
@@ -359,7 +362,7 @@ impl TaskOutside {
 
     /// A handler's value is the embedder's; one that no guest could be handed is shown as text.
     fn json(&self, value: &Value) -> Json {
-        let limits = &self.invocation.shared.limits;
+        let limits = self.node().limits.within(&self.invocation.limits);
         let text = value.to_string();
         Json::parse(&text, limits.json(limits.effect_bytes)).unwrap_or_else(|error| {
             let shown: String = text.chars().take(1_000).collect();

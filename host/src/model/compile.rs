@@ -10,6 +10,7 @@ use super::channel::Reducer;
 use super::graph::{EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec};
 use super::ids::{ChannelName, Digest, EffectName, NodeId};
 use super::json::{Json, JsonBounds};
+use super::limits::NodeLimits;
 
 /// What a component says it needs, in its own names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,9 @@ pub struct CompiledNode {
     /// Stop before the node's update counts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupt_after: bool,
+    /// Each is narrower than its tenant's was when the graph was compiled.
+    #[serde(default, skip_serializing_if = "NodeLimits::is_empty")]
+    pub limits: NodeLimits,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,6 +261,7 @@ impl Compiler<'_> {
             effects,
             interrupt_before: node.interrupt_before,
             interrupt_after: node.interrupt_after,
+            limits: node.limits.clone(),
         })
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::channel::Reducer;
+use super::limits::NodeLimits;
 
 /// A graph's nodes, edges, channels and effects, as written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -114,6 +115,9 @@ pub struct NodeSpec {
     /// Stop before the node's update counts.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub interrupt_after: bool,
+    /// Bounds that are narrower than its tenant's.
+    #[serde(skip_serializing_if = "NodeLimits::is_empty")]
+    pub limits: NodeLimits,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -246,6 +250,11 @@ impl NodeSpec {
     /// Pairs of label and target.
     pub fn routes(mut self, pairs: &[(&str, &str)]) -> Self {
         self.routes = mapped(pairs);
+        self
+    }
+
+    pub fn limits(mut self, limits: NodeLimits) -> Self {
+        self.limits = limits;
         self
     }
 

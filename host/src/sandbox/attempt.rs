@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::BoxFuture;
 
 use crate::model::error::ErrorRecord;
-use crate::model::ids::Timestamp;
+use crate::model::ids::{TenantId, Timestamp};
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{Divergence, EffectOutcome, Instruction, Journal};
 use crate::model::json::Json;
@@ -25,6 +25,8 @@ pub struct Context {
 
 /// What one attempt starts from.
 pub struct Attempt {
+    /// Whose it is: tenants take turns.
+    pub tenant: TenantId,
     pub context: Context,
     /// The object of the channels that the node was granted, under its own names.
     pub state: Json,

@@ -35,7 +35,7 @@ async fn a_node_that_does_nothing_finishes() {
 async fn a_node_describes_itself() {
     let sandbox = sandbox();
     let component = compiled(&sandbox, node("", "(i32.const 0)")).await;
-    let info = sandbox.describe(&component).await.unwrap();
+    let info = bench::describe(&sandbox, &component).await.unwrap();
     assert_eq!((info.name.as_str(), info.version.as_str()), ("n", "1"));
 }
 
@@ -280,7 +280,7 @@ async fn what_is_not_on_the_list_of_features_does_not_compile() {
         ("128-bit arithmetic", "(func (result i64 i64) (i64.mul_wide_u (i64.const 1) (i64.const 1)))"),
     ] {
         let bytes = node(items, "(i32.const 0)");
-        let error = sandbox.compile(Digest::of(&bytes), bytes).await.unwrap_err();
+        let error = bench::compile(&sandbox, bytes).await.unwrap_err();
         assert!(
             matches!(error, SandboxError::Invalid(InvalidComponent::Malformed { .. })),
             "{what}: {error}"
@@ -293,13 +293,13 @@ async fn a_component_that_expects_another_contract_is_refused() {
     let sandbox = sandbox();
     let imports = r#"(import "holdpoint:node/log@0.1.0" (instance (export "write" (func (param "x" u64)))))"#;
     let bytes = component(imports, "", &module("", "(i32.const 0)"));
-    let error = sandbox.compile(Digest::of(&bytes), bytes).await.unwrap_err();
+    let error = bench::compile(&sandbox, bytes).await.unwrap_err();
     assert!(matches!(error, SandboxError::Invalid(InvalidComponent::Contract { .. })), "{error}");
 
     let bytes =
         wat::parse_str(r#"(component (instance $i) (export "holdpoint:node/handler@0.1.0" (instance $i)))"#)
             .unwrap();
-    let error = sandbox.compile(Digest::of(&bytes), bytes).await.unwrap_err();
+    let error = bench::compile(&sandbox, bytes).await.unwrap_err();
     assert!(matches!(error, SandboxError::Invalid(InvalidComponent::Contract { .. })), "{error}");
 }
 
@@ -308,7 +308,7 @@ async fn a_description_is_bounded_and_may_not_ask_the_host() {
     let sandbox = sandbox();
     let looping = module("", "(i32.const 0)").replace("(i32.const 128))\n", "(loop (br 0)) (unreachable))\n");
     let looping = compiled(&sandbox, component("", "", &looping)).await;
-    let error = sandbox.describe(&looping).await.unwrap_err().to_string();
+    let error = bench::describe(&sandbox, &looping).await.unwrap_err().to_string();
     assert!(error.contains("fuel"), "{error}");
 
     let imports = r#"
@@ -322,20 +322,20 @@ async fn a_description_is_bounded_and_may_not_ask_the_host() {
         .replace("(i32.const 128))\n", "(call $emit (i32.const 0) (i32.const 0)) (i32.const 128))\n");
     let asking =
         compiled(&sandbox, component(imports, r#"(with "events" (instance $events))"#, &asking)).await;
-    let error = sandbox.describe(&asking).await.unwrap_err().to_string();
+    let error = bench::describe(&sandbox, &asking).await.unwrap_err().to_string();
     assert!(error.contains("describe called an import"), "{error}");
 
     let nameless = module(r#"(data (i32.const 132) "\00")"#, "(i32.const 0)");
     let nameless = nameless.replace(r#"\c0\00\00\00\01\00"#, r#"\c0\00\00\00\00\00"#);
     let nameless = compiled(&sandbox, component("", "", &nameless)).await;
-    let error = sandbox.describe(&nameless).await.unwrap_err();
+    let error = bench::describe(&sandbox, &nameless).await.unwrap_err();
     assert!(matches!(error, InvalidComponent::Description { field: "name", .. }), "{error}");
 }
 
 #[tokio::test]
 async fn attempts_beyond_the_limit_wait_and_their_permits_come_back() {
     let limits = Limits { tasks_at_once: 2, fuel: u64::MAX, deadline_ms: 100, ..Limits::default() };
-    let sandbox = Sandbox::new(SandboxOptions { cache_dir: None, limits: limits.clone() }).unwrap();
+    let sandbox = Sandbox::new(bench::options(limits.clone())).unwrap();
     let spinning = compiled(&sandbox, node("", "(loop (br 0)) (unreachable)")).await;
     let quick = compiled(&sandbox, node("", "(i32.const 0)")).await;
     let world: Arc<World> = Arc::default();
@@ -356,13 +356,15 @@ async fn one_component_is_compiled_once_however_many_want_it() {
     let dir = tempfile::tempdir().unwrap();
     let open = || {
         let cache_dir = Some(dir.path().join("cache"));
-        Sandbox::new(SandboxOptions { cache_dir, limits: Limits::default() }).unwrap()
+        Sandbox::new(SandboxOptions { cache_dir, ..bench::options(Limits::default()) }).unwrap()
     };
     let bytes = node("", "(i32.const 0)");
     let digest = Digest::of(&bytes);
+    let (tenant, limits) = (TenantId::default(), Limits::default());
+    let whose = (&tenant, &limits);
     let sandbox = open();
     assert!(sandbox.cached(digest).await.is_none());
-    let wanted = (0..8).map(|_| sandbox.compile(digest, bytes.clone()));
+    let wanted = (0..8).map(|_| sandbox.compile(whose, digest, bytes.clone()));
     for compiled in futures::future::join_all(wanted).await {
         compiled.unwrap();
     }
@@ -370,9 +372,9 @@ async fn one_component_is_compiled_once_however_many_want_it() {
 
     let next = open();
     assert!(next.cached(digest).await.is_some());
-    next.compile(digest, bytes.clone()).await.unwrap();
+    next.compile(whose, digest, bytes.clone()).await.unwrap();
     assert_eq!(next.counters(), Counters { instantiations: 0, compiles: 0, artifact_loads: 1 });
 
-    let error = next.compile(Digest([0; 32]), bytes).await.unwrap_err();
+    let error = next.compile(whose, Digest([0; 32]), bytes).await.unwrap_err();
     assert!(matches!(error, SandboxError::WrongDigest { .. }), "{error}");
 }
