@@ -16,6 +16,8 @@ mod by_hand;
 mod limits;
 mod compiling;
 mod fairness;
+mod granted;
+mod stopping;
 mod hostile;
 mod refusals;
 mod layers;

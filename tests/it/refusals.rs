@@ -313,7 +313,7 @@ async fn a_thread_run_or_interrupt_that_is_not_there_is_refused_and_says_what_is
     assert_eq!(world.started(), ["n"]);
 }
 
-async fn connect(path: &Path) -> SqliteConnection {
+pub async fn connect(path: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
 }
 

@@ -432,7 +432,9 @@ impl Session {
                     state.as_str().len(),
                     limits.state_bytes
                 ),
-            ));
+            )
+            .with("node", slot.row.node.as_str())
+            .with("task_id", slot.row.task.to_string()));
         }
         locked(&slot.journal).rewind();
         let context = Context {

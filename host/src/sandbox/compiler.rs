@@ -51,12 +51,15 @@ pub(super) async fn compile(
         let limit = limits.compile_ms;
         return Err(InvalidComponent::CompileLimit { name: "compile_ms", limit }.into());
     };
-    let Ended { status, answer, said } =
+    let Ended { status, mut answer, said } =
         ended.map_err(|error| SandboxError::Compile { what: error.to_string() })?;
-    match answer.split_first() {
-        Some((&COMPILED, sealed)) if status.success() => Ok((Seal::new(key, compatibility), sealed.to_vec())),
-        Some((&MALFORMED, what)) if status.success() => {
-            let what = String::from_utf8_lossy(what).into_owned();
+    match answer.first() {
+        Some(&COMPILED) if status.success() => {
+            answer.drain(..1);
+            Ok((Seal::new(key, compatibility), answer))
+        }
+        Some(&MALFORMED) if status.success() => {
+            let what = String::from_utf8_lossy(&answer[1..]).into_owned();
             Err(InvalidComponent::Malformed { what }.into())
         }
         _ => Err(broken_off(status, &said, limits)),
