@@ -13,9 +13,25 @@ use crate::hostile::is_limit;
 use crate::process::binary;
 use crate::world::*;
 
-/// What may just be compiled, and takes long: loops upon loops in one function.
-fn slow() -> Vec<u8> {
-    node(&format!("(func (param i32) {})", "(loop (br_if 0 (local.get 0)))".repeat(9_000)), "(i32.const 0)")
+/// Minutes for the compiler, and little by the estimate: loops within loops.
+pub fn slow() -> Vec<u8> {
+    let (open, close) = ("(loop ".repeat(2_500), "(br_if 0 (local.get 0)))".repeat(2_500));
+    let body = format!("{}{open}{close}", "(local i32)".repeat(200));
+    node(&format!("(func (param i32) {body})"), "(i32.const 0)")
+}
+
+/// Gigabytes for the compiler: many values that live across many blocks.
+pub fn large() -> Vec<u8> {
+    const LOCALS: usize = 9_000;
+    let blocks = (0..5_000).map(|i| {
+        let (test, to, from) = (i % LOCALS, (i * 7 + 1) % LOCALS, i * 13 % LOCALS);
+        format!(
+            "(block (br_if 0 (local.get {test}))
+                (local.set {to} (i32.add (local.get {from}) (i32.const 1))))"
+        )
+    });
+    let body = format!("{}{}", "(local i32)".repeat(LOCALS), blocks.collect::<String>());
+    node(&format!("(func (param i32) {body})"), "(i32.const 0)")
 }
 
 fn quick(n: u32) -> Vec<u8> {
@@ -58,21 +74,20 @@ async fn gone(pid: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn s17_what_takes_too_long_or_too_much_to_compile_is_stopped_at_its_limit() {
     let world = World::new();
-    let limits = Limits { compile_ms: 1_000, ..Limits::default() };
+    let limits = Limits { compile_ms: 2_000, ..Limits::default() };
     let host_of = host(&world, binary(), limits).await;
     let error = host_of.install("slow", slow()).await.unwrap_err();
     assert!(matches!(error, EngineError::Component { .. }), "{error:?}");
-    is_limit(&error.record(), "compile_ms", 1_000);
+    is_limit(&error.record(), "compile_ms", 2_000);
     host_of.install("quick", quick(1)).await.unwrap();
     host_of.close().await;
 
-    let mib = 12 << 20;
-    let tight = host(&world, binary(), Limits { compile_memory_bytes: mib, ..Limits::default() }).await;
-    let error = tight.install("slow", slow()).await.unwrap_err();
+    let bytes = 200 << 20;
+    let tight = host(&world, binary(), Limits { compile_memory_bytes: bytes, ..Limits::default() }).await;
+    let error = tight.install("large", large()).await.unwrap_err();
     assert!(matches!(error, EngineError::Component { .. }), "{error:?}");
-    is_limit(&error.record(), "compile_memory_bytes", mib);
-    // What is in the cache needs no compiler.
-    tight.install("quick", quick(1)).await.unwrap();
+    is_limit(&error.record(), "compile_memory_bytes", bytes);
+    tight.install("quick", quick(2)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

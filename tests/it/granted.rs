@@ -68,6 +68,12 @@ async fn a_node_is_held_to_its_own_limit_and_its_neighbour_is_not() {
             3,
         ),
         (
+            NodeLimits { journal_bytes: Some(5_000), ..Default::default() },
+            json!([{ "repeat": { "times": 2, "ops": [effect] } }]),
+            "journal_bytes",
+            5_000,
+        ),
+        (
             NodeLimits { interrupts: Some(2), ..Default::default() },
             json!([{ "ask_all": [1, 2, 3] }]),
             "interrupts",

@@ -14,6 +14,7 @@ mod crashes;
 #[path = "../../host/src/sandbox/tests/by_hand.rs"]
 mod by_hand;
 mod limits;
+mod memory;
 mod compiling;
 mod fairness;
 mod granted;

@@ -41,6 +41,8 @@ pub struct Limits {
     pub log_bytes: u64,
     /// Host calls on record for one task.
     pub journal_entries: u32,
+    /// What one task asks of the host and is told, in those calls together.
+    pub journal_bytes: u64,
     /// Questions that one task may ask.
     pub interrupts: u32,
     /// Steps of one run, across all its resumes.
@@ -82,6 +84,7 @@ impl Default for Limits {
             json_depth: 100,
             log_bytes: 64 * 1024,
             journal_entries: 10_000,
+            journal_bytes: 64 * MIB,
             interrupts: 1_000,
             steps: 10_000,
             step_tasks: 1_000,
@@ -139,6 +142,7 @@ node_limits! {
     effect_bytes: u64,
     log_bytes: u64,
     journal_entries: u32,
+    journal_bytes: u64,
     interrupts: u32,
 }
 

@@ -54,7 +54,9 @@ impl Host for Guest {
         match outside.perform(index, &name, &key, &input).await {
             Performed::Known(outcome, at) => {
                 let reply = Reply::Effect(EffectReply::Known(outcome.clone()));
+                let bytes = reply.bytes();
                 task.journal().settle(index, reply, at);
+                self.takes(bytes)?;
                 self.clock.advance_to(at);
                 Ok(told(outcome))
             }
