@@ -74,11 +74,11 @@ async fn gone(pid: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn s17_what_takes_too_long_or_too_much_to_compile_is_stopped_at_its_limit() {
     let world = World::new();
-    let limits = Limits { compile_ms: 2_000, ..Limits::default() };
+    let limits = Limits { compile_ms: 4_000, ..Limits::default() };
     let host_of = host(&world, binary(), limits).await;
     let error = host_of.install("slow", slow()).await.unwrap_err();
     assert!(matches!(error, EngineError::Component { .. }), "{error:?}");
-    is_limit(&error.record(), "compile_ms", 2_000);
+    is_limit(&error.record(), "compile_ms", 4_000);
     host_of.install("quick", quick(1)).await.unwrap();
     host_of.close().await;
 

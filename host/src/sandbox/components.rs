@@ -131,7 +131,9 @@ impl Components {
         if let Some(component) = self.0.kept().get(digest) {
             return Ok(component);
         }
-        let held = Held { _turn: self.turn(digest).await, _place: self.0.place(tenant).await };
+        // In this order: whoever has a component's turn is at it, and does not wait in its tenant's line.
+        let place = self.0.place(tenant).await;
+        let held = Held { _turn: self.turn(digest).await, _place: place };
         let (bytes, bytes_max) = (Arc::new(bytes), limits.component_bytes);
         let (shared, file) = (Arc::clone(&self.0), Arc::clone(&bytes));
         let (held, found) = blocking(held, move || shared.look(digest, &file, bytes_max)).await?;

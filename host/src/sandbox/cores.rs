@@ -100,7 +100,6 @@ impl Queue {
     }
 
     fn serve(&self) {
-        yield_to_the_host();
         loop {
             let mut state = self.state();
             let runnable = loop {
@@ -141,14 +140,6 @@ impl State {
             self.lines.push_back((tenant, line));
         }
         runnable
-    }
-}
-
-/// Where guests and the host want the same core, it is the host's first.
-fn yield_to_the_host() {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    if let Err(error) = rustix::process::nice(5) {
-        tracing::debug!(%error, "guests run at the same priority as the host");
     }
 }
 
@@ -215,6 +206,40 @@ mod tests {
         let between = (last - first).saturating_sub(49);
         let cores = thread::available_parallelism().unwrap().get();
         assert!(between <= 49 * 2 * cores, "{between} turns of the flood within 50");
+    }
+
+    #[tokio::test]
+    async fn a_tenant_that_comes_does_not_wait_for_the_next_tick() {
+        // Nothing ticks in this one.
+        let engine = super::super::engine::compiling().unwrap();
+        let spin = wat::parse_str("(module (func (export \"run\") (loop (br 0))))").unwrap();
+        let spin = wasmtime::Module::new(&engine, spin).unwrap();
+        let cores = Cores::start(&engine).unwrap();
+        let spins = |_| {
+            let mut store = wasmtime::Store::new(&engine, ());
+            store.set_fuel(u64::MAX).unwrap();
+            store.set_epoch_deadline(1);
+            store.epoch_deadline_callback(|_| Ok(wasmtime::UpdateDeadline::Yield(1)));
+            let spin = spin.clone();
+            cores.run(&tenant("flood"), async move {
+                let instance = wasmtime::Instance::new_async(&mut store, &spin, &[]).await.unwrap();
+                let run = instance.get_typed_func::<(), ()>(&mut store, "run").unwrap();
+                run.call_async(&mut store, ()).await
+            })
+        };
+        let flood: Vec<_> = (0..50).map(spins).collect();
+        let running = || cores.0.state().running.values().sum::<u32>() as usize;
+        while running() < thread::available_parallelism().unwrap().get() {
+            tokio::task::yield_now().await;
+        }
+        let one = cores.run(&tenant("one"), async { 1 });
+        let served = tokio::time::timeout(std::time::Duration::from_secs(20), one).await;
+        drop(flood);
+        while running() > 0 {
+            engine.increment_epoch();
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(served, Ok(1));
     }
 
     #[tokio::test]

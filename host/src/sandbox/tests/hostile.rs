@@ -89,7 +89,7 @@ async fn an_exception_is_the_nodes_own_and_cannot_fill_the_host() {
 
     // One after the other they are collected; all at once they are memory.
     let limits =
-        Limits { memory_bytes: 4 << 20, table_elements: 1_000_000, fuel: 50_000_000, ..Limits::default() };
+        Limits { memory_bytes: 4 << 20, table_elements: 1_000_000, fuel: 20_000_000, ..Limits::default() };
     let items = "(tag $e (param i32)) (table $kept 900000 exnref) (global $i (mut i32) (i32.const 0))";
     let caught = |keep: &str| {
         format!(
@@ -102,7 +102,7 @@ async fn an_exception_is_the_nodes_own_and_cannot_fill_the_host() {
         )
     };
     let (error, _) = failure(node(items, &caught("(drop)")), &limits).await;
-    is_limit(&error, "fuel", 50_000_000);
+    is_limit(&error, "fuel", 20_000_000);
     let keep = "(global.set $x) (table.set $kept (global.get $i) (global.get $x))";
     let items = format!("{items} (global $x (mut exnref) (ref.null exn))");
     let (error, _) = failure(node(&items, &caught(keep)), &limits).await;
