@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdpoint::engine::{Settings, Watched};
 use holdpoint::model::{ErrorRecord, Kind, Limits, RunStatus, TenantId, ThreadId};
-use holdpoint::{EffectFailure, EngineError, Graph, GraphSpec, Host, NodeSpec, Reducer};
+use holdpoint::{EffectFailure, EngineError, Graph, GraphSpec, Host, HostBuilder, NodeSpec, Reducer};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
@@ -22,9 +22,13 @@ pub struct Bench {
 
 impl Bench {
     pub async fn new(limits: Limits) -> Self {
+        Self::with(limits, |builder| builder).await
+    }
+
+    pub async fn with(limits: Limits, set: impl FnOnce(HostBuilder) -> HostBuilder) -> Self {
         let world = World::new();
         let limits = Limits { tasks_at_once: 1, ..limits };
-        let host = world.builder().limits(limits).database(world.db()).open().await.unwrap();
+        let host = set(world.builder()).limits(limits).database(world.db()).open().await.unwrap();
         let graph = host.compile(&scripted(&["n"])).await.unwrap();
         let mut bench = Self { world, host, graph, tasks_before: usize::MAX };
         bench.serves().await;

@@ -1,6 +1,5 @@
 //! Nodes that take too much: each is stopped at a limit, by its name and value, and the host serves on.
 
-use std::process::Command as Process;
 use std::time::Duration;
 
 use futures::future::{Either, select};
@@ -12,7 +11,7 @@ use crate::by_hand::{component, module, node};
 use crate::hostile::{Bench, is_limit};
 use crate::world::*;
 
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn s01_an_endless_loop_runs_out_of_fuel() {
@@ -24,7 +23,7 @@ async fn s01_an_endless_loop_runs_out_of_fuel() {
     assert!(frames.iter().any(|frame| frame.as_str().unwrap().contains("script::")), "{frames:?}");
 }
 
-/// On one thread, on which also the guest runs.
+/// On one thread, which is not the guest's.
 #[tokio::test]
 async fn s02_an_endless_loop_with_fuel_ends_at_the_deadline_and_others_go_on_meanwhile() {
     let world = World::new();
@@ -44,7 +43,9 @@ async fn s02_an_endless_loop_with_fuel_ends_at_the_deadline_and_others_go_on_mea
     completed(first.unwrap());
     let stopped = looping.await.unwrap();
     failed(&stopped);
-    is_limit(&stopped.error.unwrap(), "deadline_ms", 3_000);
+    let error = stopped.error.unwrap();
+    is_limit(&error, "deadline_ms", 3_000);
+    assert_eq!(error.more["retryable"], true, "how fast the host was is not the node's doing");
     completed(graph.invoke(on("looping"), script(json!([]))).await.unwrap());
 }
 
@@ -123,6 +124,17 @@ async fn s07_a_gibibyte_of_output_is_cut_to_a_prefix_and_says_so() {
         assert!(!kept.is_empty() && kept.iter().all(|line| line.bytes().all(|byte| byte == b'x')));
         assert!(kept.iter().map(String::len).sum::<usize>() <= limit);
         bench.serves().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s07_the_end_of_what_a_node_printed_is_told_with_its_failure() {
+    let bench = Bench::new(Limits { fuel: 300_000_000, ..Limits::default() }).await;
+    let print = json!({ "repeat": { "times": 200, "ops": [{ "eprint": "before ".repeat(20) }] } });
+    for last in [json!({ "trap": "div0" }), json!({ "exit": 1 }), json!({ "loop": true })] {
+        let error = bench.script_fails(json!([print, { "eprint": "ValueError: no such order" }, last])).await;
+        let told = error.more["stderr"].as_str().unwrap();
+        assert!(told.ends_with("\nValueError: no such order") && told.len() <= 2_048, "{last}: {told}");
     }
 }
 
@@ -206,7 +218,7 @@ async fn s08_an_answer_an_input_and_a_state_over_their_limits_are_refused_by_nam
 }
 
 /// Asks for 4 GiB of random bytes.
-fn random_bytes() -> Vec<u8> {
+pub fn random_bytes() -> Vec<u8> {
     let imports = r#"
         (import "wasi:random/random@0.2.0" (instance $random
             (export "get-random-bytes" (func (param "len" u64) (result (list u8))))))
@@ -222,7 +234,7 @@ fn random_bytes() -> Vec<u8> {
 }
 
 /// Describes itself with ten million empty names.
-fn many_names() -> Vec<u8> {
+pub fn many_names() -> Vec<u8> {
     let describe = "(drop (memory.grow (i32.const 1300)))
         (i32.store (i32.const 144) (i32.const 65536)) (i32.store (i32.const 148) (i32.const 10000000))
         (i32.const 128))\n";
@@ -230,7 +242,7 @@ fn many_names() -> Vec<u8> {
 }
 
 /// Returns five million routes.
-fn many_routes() -> Vec<u8> {
+pub fn many_routes() -> Vec<u8> {
     let run = "(drop (memory.grow (i32.const 2000)))
         (i32.store (i32.const 12) (i32.const 65536)) (i32.store (i32.const 16) (i32.const 5000000))
         (i32.const 0)";
@@ -293,59 +305,25 @@ async fn s11_effects_and_questions_without_end_meet_the_journals_limit() {
     bench.serves().await;
 }
 
-/// In a process of its own: other tests take memory and files as well.
-#[test]
-fn s04_s07_s09_memory_and_files_are_back_where_they_were_after_hostile_nodes() {
-    const ALONE: &str = "HOLDPOINT_TEST_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        let test = "limits::s04_s07_s09_memory_and_files_are_back_where_they_were_after_hostile_nodes";
-        let mut alone = Process::new(std::env::current_exe().unwrap());
-        let output = alone.args([test, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && said.contains("1 passed"),
-            "{said}{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        return;
+#[tokio::test(flavor = "multi_thread")]
+async fn s11_what_is_asked_and_what_is_answered_count_together() {
+    let bench = Bench::new(Limits { journal_bytes: 100_000, ..Limits::default() }).await;
+    let large = json!({ "effect": { "name": "e", "key": "k", "input": "x".repeat(1_000) } });
+    is_limit(
+        &bench.script_fails(json!([{ "repeat": { "times": 1_000, "ops": [large] } }])).await,
+        "journal_bytes",
+        100_000,
+    );
+    let mut execution = bench
+        .graph
+        .invoke(on("asked"), script(json!([{ "repeat": { "times": 10, "ops": [{ "ask": "?" }] } }])))
+        .await
+        .unwrap();
+    for _ in 0..4 {
+        assert_eq!(paused(execution).len(), 1);
+        execution = bench.graph.resume(on("asked"), Command::resume("x".repeat(30_000))).await.unwrap();
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let limits = Limits::default();
-        let bench = Bench::new(limits.clone()).await;
-        let (routes, random, names) = (many_routes(), random_bytes(), many_names());
-        let grow = json!([{ "repeat": { "times": 1_000_000, "ops": [{ "grow": MIB }] } }]);
-        let print = |verb: &str| json!([{ verb: { "bytes": MIB, "times": 64 } }]);
-        let round = async || {
-            bench.script_fails(grow.clone()).await;
-            for verb in ["spam_print", "spam_log"] {
-                completed(bench.graph.invoke(on("t"), script(print(verb))).await.unwrap());
-            }
-            bench.component_fails(routes.clone()).await;
-            bench.component_fails(random.clone()).await;
-            bench.install_fails(names.clone()).await;
-        };
-        // What is compiled and cached stays, and the allocator keeps some; a second round adds nothing.
-        round().await;
-        let before = (memory_bytes("VmRSS"), files());
-        for _ in 0..4 {
-            round().await;
-        }
-        assert!(memory_bytes("VmRSS") < before.0 + 32 * MIB, "{} {}", before.0, memory_bytes("VmRSS"));
-        // The store's readers open theirs when they are first needed; a leak would be one a run.
-        assert!(files() < before.1 + 8, "{} {}", before.1, files());
-        let peak = memory_bytes("VmHWM");
-        assert!(peak < before.0 + limits.memory_bytes + 128 * MIB, "{} {peak}", before.0);
-    });
-}
-
-/// Of this process, as Linux counts it.
-fn memory_bytes(field: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
-}
-
-fn files() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
+    failed(&execution);
+    is_limit(&execution.error.unwrap(), "journal_bytes", 100_000);
+    bench.serves().await;
 }

@@ -19,6 +19,11 @@ mod crashes;
 #[path = "../../host/src/sandbox/tests/by_hand.rs"]
 mod by_hand;
 mod limits;
+mod memory;
+mod compiling;
+mod fairness;
+mod granted;
+mod stopping;
 mod hostile;
 mod refusals;
 mod layers;

@@ -219,7 +219,8 @@ async fn s18_a_component_that_is_too_large_cut_short_or_not_the_one_named_is_ref
         assert!(error.message.contains("damaged or cut short") || length == 8, "{length}: {error}");
     }
     let other = Digest::of(b"other");
-    let error = bench.host.sandbox().compile(other, node("", "(i32.const 1)")).await.unwrap_err();
+    let whose = (&holdpoint::model::TenantId::default(), bench.host.limits());
+    let error = bench.host.sandbox().compile(whose, other, node("", "(i32.const 1)")).await.unwrap_err();
     assert!(
         error.to_string().contains(&other.to_string()) && error.to_string().contains("send them again"),
         "{error}"
@@ -312,7 +313,7 @@ async fn a_thread_run_or_interrupt_that_is_not_there_is_refused_and_says_what_is
     assert_eq!(world.started(), ["n"]);
 }
 
-async fn connect(path: &Path) -> SqliteConnection {
+pub async fn connect(path: &Path) -> SqliteConnection {
     SqliteConnectOptions::new().filename(path).create_if_missing(true).connect().await.unwrap()
 }
 

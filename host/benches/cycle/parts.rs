@@ -125,6 +125,7 @@ impl Parts {
 
     fn attempt(&self, journal: Arc<Mutex<Journal>>) -> Attempt {
         Attempt {
+            tenant: TenantId::default(),
             context: Context {
                 thread_id: "parts".into(),
                 run_id: self.example.run.run.to_string(),

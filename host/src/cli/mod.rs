@@ -44,6 +44,7 @@ use serde_json::json;
 
 use crate::engine::{Host, HostBuilder, Settings};
 use crate::model::TenantId;
+use crate::sandbox::{COMPILE_ARGUMENT, Compiler, compile_process};
 use crate::store::Store;
 use document::{Exit, Said};
 use failure::Failure;
@@ -205,10 +206,14 @@ struct Options {
 
 /// Reads the command line, carries it out, says what came of it.
 pub fn main() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    // Of this program's own, and of nobody else's: it is not on the list of commands.
+    if args.len() == 2 && args[1] == COMPILE_ARGUMENT {
+        return compile_process();
+    }
     #[cfg(feature = "failpoints")]
     let _scenario = failpoints::listen();
 
-    let args: Vec<OsString> = std::env::args_os().collect();
     let asked = Cli::command().try_get_matches_from(&args);
     let (cli, shell) = match asked
         .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, Shell::new(&args, &matches)?)))
@@ -331,6 +336,7 @@ impl Shell {
         let Options { lease_ms, budget_ms, .. } = self.options;
         let builder =
             Host::builder().settings(Settings { lease_ms, budget_ms }).watcher(self.screen.watcher());
+        let builder = builder.compiler(compiler());
         let builder = match self.cache() {
             Some(dir) => builder.cache(dir),
             None => builder,
@@ -380,6 +386,15 @@ fn egress(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err("it is HOST or HOST:PORT, without http:// and path; several are separated by commas".into())
+}
+
+/// This very program, also where its file was replaced since it was started.
+fn compiler() -> Compiler {
+    let own = Path::new("/proc/self/exe");
+    match if own.exists() { Ok(own.to_owned()) } else { std::env::current_exe() } {
+        Ok(program) => Compiler::Process { program },
+        Err(_) => Compiler::InProcess,
+    }
 }
 
 /// The one tenant of this version.

@@ -16,6 +16,7 @@ use crate::model::{ErrorRecord, Execution, InterruptKind, PendingInterrupt, RunS
 /// Of a payload; `--json` has all of it.
 const PAYLOAD_CHARS_MAX: usize = 4_000;
 const VALUE_CHARS_MAX: usize = 100;
+const STDERR_LINES_MAX: usize = 12;
 
 /// What came of an invocation on a thread.
 pub async fn invocation(
@@ -103,8 +104,18 @@ pub fn error_text(error: &ErrorRecord) -> String {
     };
     let mut text = format!("\n{} {}\n", style(kind).red(), harmless(&error.message));
     // Which task it was, the node says for short.
-    for (key, value) in error.more.iter().filter(|(key, _)| *key != "node" && *key != "task_id") {
+    for (key, value) in
+        error.more.iter().filter(|(key, _)| !["node", "task_id", "stderr"].contains(&key.as_str()))
+    {
         let _ = writeln!(text, "    {key}: {}", short(value));
+    }
+    if let Some(stderr) = error.more.get("stderr").and_then(Value::as_str) {
+        // The reason stands at the end.
+        let lines: Vec<&str> = stderr.lines().collect();
+        text.push_str("    stderr:\n");
+        for line in &lines[lines.len().saturating_sub(STDERR_LINES_MAX)..] {
+            let _ = writeln!(text, "        {}", harmless(line));
+        }
     }
     text
 }

@@ -25,7 +25,7 @@ impl Host {
             name_of("who calls off", by)?;
         }
         if let Some(reason) = reason {
-            super::steer::bounded(reason, &self.shared.limits)?;
+            super::steer::bounded(reason, &self.limits)?;
         }
         for _ in 0..RACES_MAX {
             let snapshot = self.load(&store, &thread).await?;

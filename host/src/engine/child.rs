@@ -28,7 +28,7 @@ impl Run {
         let Work::Subgraph { graph, agent } = &node.work else {
             unreachable!("only a subgraph's task has a child run");
         };
-        let limit = invocation.shared.limits.subgraph_depth;
+        let limit = invocation.limits.subgraph_depth;
         if self.row.namespace.len() >= limit as usize {
             let what = format!(
                 "node {node_id} is a subgraph {limit} levels deep; {limit} are the most (subgraph_depth)"

@@ -49,7 +49,7 @@ impl Graph {
     /// Returns when the run completes, pauses or fails; all that its resume needs is durable by then. On a
     /// thread that is paused or busy it is refused, or what [`RunConfig::if_busy`] says.
     pub async fn invoke(&self, config: RunConfig, input: Value) -> Result<Execution, EngineError> {
-        let limits = &self.host.shared.limits;
+        let limits = &self.host.limits;
         let input = limits
             .take_json(&input.to_string(), "the input", ("state_bytes", limits.state_bytes))
             .and_then(|input| plan::accept_input(&self.compiled, &input))

@@ -16,12 +16,12 @@ use super::graph::Graph;
 use super::http::Egress;
 use super::queue::{self, Waiting};
 use super::watch::{Watched, Watcher};
-use crate::model::compile::{CompileError, CompiledGraph, NodeInfo};
-use crate::model::error::{Kind, Refused};
+use crate::model::compile::{CompileError, CompiledGraph, CompiledNode, NodeInfo};
+use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::graph::GraphSpec;
 use crate::model::ids::{Digest, TenantId, ThreadId};
 use crate::model::limits::Limits;
-use crate::sandbox::{Component, Sandbox, SandboxError, SandboxOptions};
+use crate::sandbox::{Compiler, Component, Sandbox, SandboxError, SandboxOptions};
 use crate::store::{OwnerId, Store};
 
 /// Hosts graphs and their threads for one tenant. Cheap to clone.
@@ -29,6 +29,8 @@ use crate::store::{OwnerId, Store};
 pub struct Host {
     pub(super) shared: Arc<Shared>,
     pub(super) tenant: TenantId,
+    /// The tenant's.
+    pub(super) limits: Arc<Limits>,
 }
 
 /// A longer lease is not given, and not believed.
@@ -58,7 +60,9 @@ pub struct Shared {
     pub store: Option<Store>,
     pub sandbox: Sandbox,
     pub handlers: Handlers,
-    pub limits: Limits,
+    /// Of a tenant that has none of its own.
+    pub limits: Arc<Limits>,
+    tenants: HashMap<TenantId, Arc<Limits>>,
     pub clock: Clock,
     pub settings: Settings,
     pub owner: OwnerId,
@@ -68,14 +72,16 @@ pub struct Shared {
     threads: Mutex<ThreadLocks>,
     waiting: mpsc::UnboundedSender<Waiting>,
     graphs: Mutex<HashMap<Digest, Arc<CompiledGraph>>>,
-    infos: Mutex<HashMap<Digest, NodeInfo>>,
+    infos: Mutex<HashMap<(TenantId, Digest), NodeInfo>>,
 }
 
 /// Sets a host up.
 pub struct HostBuilder {
     db: Option<PathBuf>,
     cache: Option<PathBuf>,
+    compiler: Compiler,
     limits: Limits,
+    tenants: HashMap<TenantId, Arc<Limits>>,
     clock: Clock,
     settings: Settings,
     egress: Egress,
@@ -113,8 +119,23 @@ impl HostBuilder {
         self
     }
 
+    /// Where components are compiled. Default: in this process, where a compilation can be neither stopped
+    /// nor held to an amount of memory. [`Compiler::Process`] is for whoever takes strangers' components.
+    pub fn compiler(mut self, compiler: Compiler) -> Self {
+        self.compiler = compiler;
+        self
+    }
+
+    /// What every tenant is held to that has no limits of its own, and all of them together.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// What one tenant is held to, in place of the rest's; more or less. Its `tasks_at_once` is its own; what
+    /// holds for all tenants together is said by [`HostBuilder::limits`].
+    pub fn limits_for(mut self, tenant: TenantId, limits: Limits) -> Self {
+        self.tenants.insert(tenant, Arc::new(limits));
         self
     }
 
@@ -161,14 +182,16 @@ impl HostBuilder {
             Some(PathBuf::from(name))
         };
         let cache_dir = self.cache.clone().or_else(beside);
-        let sandbox = Sandbox::new(SandboxOptions { cache_dir, limits: self.limits.clone() })?;
+        let sandbox =
+            Sandbox::new(SandboxOptions { cache_dir, compiler: self.compiler, limits: self.limits.clone() })?;
         let handlers = Handlers::new(self.handlers, self.egress);
         let (waiting, words) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             store,
             sandbox,
             handlers,
-            limits: self.limits,
+            limits: Arc::new(self.limits),
+            tenants: self.tenants,
             clock: self.clock,
             settings: self.settings,
             owner: OwnerId(uuid::Uuid::now_v7().as_u128()),
@@ -181,7 +204,7 @@ impl HostBuilder {
             infos: Mutex::default(),
         });
         tokio::spawn(queue::worker(words, Arc::downgrade(&shared)));
-        Ok(Host { shared, tenant: TenantId::default() })
+        Ok(Host::of(shared, TenantId::default()))
     }
 }
 
@@ -190,7 +213,9 @@ impl Host {
         HostBuilder {
             db: None,
             cache: None,
+            compiler: Compiler::default(),
             limits: Limits::default(),
+            tenants: HashMap::new(),
             clock: Clock::default(),
             settings: Settings::default(),
             egress: Egress::default(),
@@ -204,6 +229,16 @@ impl Host {
         Self::builder().database(path.as_ref()).open().await
     }
 
+    pub(super) fn of(shared: Arc<Shared>, tenant: TenantId) -> Self {
+        let limits = shared.tenants.get(&tenant).unwrap_or(&shared.limits).clone();
+        Self { shared, tenant, limits }
+    }
+
+    /// The same host for another tenant, whose components, graphs and threads are its own.
+    pub fn for_tenant(&self, tenant: TenantId) -> Self {
+        Self::of(self.shared.clone(), tenant)
+    }
+
     /// Checks and keeps a component; the same bytes again change nothing.
     pub async fn install(&self, name: &str, bytes: Vec<u8>) -> Result<Installed, EngineError> {
         let digest = Digest::of(&bytes);
@@ -214,7 +249,7 @@ impl Host {
             return Ok(Installed { digest, info: known.info, bytes: bytes.len() });
         }
         if shared.store.is_none()
-            && let Some(info) = locked(&shared.infos).get(&digest)
+            && let Some(info) = locked(&shared.infos).get(&(self.tenant.clone(), digest))
         {
             return Ok(Installed { digest, info: info.clone(), bytes: bytes.len() });
         }
@@ -224,20 +259,21 @@ impl Host {
             SandboxError::Invalid(source) => invalid(source),
             error => error.into(),
         };
-        shared.sandbox.check(&bytes).map_err(invalid)?;
+        shared.sandbox.check(&bytes, &self.limits).map_err(invalid)?;
         let size = bytes.len();
         let component = match shared.sandbox.cached(digest).await {
             Some(component) => component,
             None => {
                 shared.watch(Watched::Compiling { name, bytes: size });
-                shared.sandbox.compile(digest, bytes.clone()).await.map_err(named)?
+                let whose = (&self.tenant, &*self.limits);
+                shared.sandbox.compile(whose, digest, bytes.clone()).await.map_err(named)?
             }
         };
-        let info = shared.sandbox.describe(&component).await.map_err(named)?;
+        let info = shared.sandbox.describe((&self.tenant, &self.limits), &component).await.map_err(named)?;
         if let Some(store) = &shared.store {
             store.put_component(&self.tenant, digest, bytes, &info, shared.clock.now()).await?;
         }
-        locked(&shared.infos).insert(digest, info.clone());
+        locked(&shared.infos).insert((self.tenant.clone(), digest), info.clone());
         Ok(Installed { digest, info, bytes: size })
     }
 
@@ -258,6 +294,7 @@ impl Host {
         let Parts { components, subgraphs, withheld: below } = self.parts(spec, depth).await?;
         let compiled = CompiledGraph::compile(spec, &components, &subgraphs)?;
         self.shared.can_send(&compiled)?;
+        self.grants(&compiled)?;
         let mut withheld = withheld(&compiled, &components);
         withheld.extend(below);
         if let Some(store) = &self.shared.store {
@@ -293,7 +330,7 @@ impl Host {
             let compiled = self.shared.graph(&self.tenant, digest).await?;
             return Ok(Graph { host: self.clone(), compiled, withheld: Vec::new() });
         }
-        let limit = self.shared.limits.subgraph_depth;
+        let limit = self.limits.subgraph_depth;
         if depth >= limit {
             let what = format!(
                 "{graph} would be a subgraph {limit} levels deep; {limit} are the most (subgraph_depth); does a \
@@ -321,7 +358,7 @@ impl Host {
                 .map_err(|error| Refused::plain(Kind::Invalid, format!("nodes.{node}.component: {error}")))?;
             let info = match &self.shared.store {
                 Some(store) => store.component_info(&self.tenant, digest).await?.map(|row| row.info),
-                None => locked(&self.shared.infos).get(&digest).cloned(),
+                None => locked(&self.shared.infos).get(&(self.tenant.clone(), digest)).cloned(),
             };
             let info = info.ok_or_else(|| {
                 Refused::plain(
@@ -331,7 +368,7 @@ impl Host {
             })?;
             return Ok((digest, info));
         }
-        let limit = self.shared.limits.component_bytes;
+        let limit = self.limits.component_bytes;
         let path = PathBuf::from(component);
         // A file system may take its time, and others share this thread.
         let read = tokio::task::spawn_blocking(move || super::graph_file::read(&path, limit)).await;
@@ -352,8 +389,24 @@ impl Host {
         &self.shared.sandbox
     }
 
+    /// What its tenant is held to.
     pub fn limits(&self) -> &Limits {
-        &self.shared.limits
+        &self.limits
+    }
+
+    /// A graph can lower what its tenant has, and not raise it.
+    fn grants(&self, graph: &CompiledGraph) -> Result<(), EngineError> {
+        let over = |node: &CompiledNode| node.limits.over(&self.limits);
+        let Some((node, (name, own, limit))) =
+            graph.nodes.iter().find_map(|(id, node)| Some((id, over(node)?)))
+        else {
+            return Ok(());
+        };
+        let what = format!(
+            "nodes.{node}.limits.{name}: {own} is more than the {limit} that this tenant has ({name}); a graph \
+             can only lower it"
+        );
+        Err(Refused::of(ErrorRecord::limit(name, limit, what).with("node", node.as_str())).into())
     }
 
     /// Ends all invocations of this host at their next await; each is durable as far as it got, and can be
@@ -481,7 +534,7 @@ impl Shared {
     /// A component that a run is pinned to, ready to be instantiated.
     pub async fn component(
         &self,
-        tenant: &TenantId,
+        (tenant, limits): (&TenantId, &Limits),
         digest: Digest,
         name: &str,
     ) -> Result<Component, EngineError> {
@@ -493,7 +546,7 @@ impl Shared {
         let store = self.store.as_ref().ok_or_else(missing)?;
         let bytes = store.component(tenant, digest).await?.ok_or_else(missing)?;
         self.watch(Watched::Compiling { name, bytes: bytes.len() });
-        Ok(self.sandbox.compile(digest, bytes).await?)
+        Ok(self.sandbox.compile((tenant, limits), digest, bytes).await?)
     }
 }
 

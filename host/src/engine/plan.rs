@@ -195,6 +195,7 @@ mod tests {
             interrupt_after: false,
             retry: None,
             on_error: None,
+            limits: Default::default(),
         };
         CompiledGraph {
             name: "g".into(),

@@ -42,7 +42,7 @@ pub(super) async fn worker(mut words: mpsc::UnboundedReceiver<Waiting>, shared: 
         match word {
             Waiting::Thread(tenant, thread) => {
                 let Some(shared) = shared.upgrade() else { return };
-                let host = Host { shared, tenant };
+                let host = Host::of(shared, tenant);
                 running.spawn(async move {
                     if let Err(error) = host.start_queued(RunConfig::thread(thread.to_string())).await {
                         tracing::warn!(%thread, %error, "the input that waits was not started");

@@ -67,7 +67,7 @@ impl Host {
             name_of("who answers", actor)?;
         }
         if let Some(text) = &command.steer {
-            super::steer::bounded(text, &self.shared.limits)?;
+            super::steer::bounded(text, &self.limits)?;
         }
         let lock = self.shared.thread_lock(&self.tenant, thread);
         // What the command was first found to be for. If somebody else is faster, it must not slip on to
@@ -77,7 +77,7 @@ impl Host {
             Ok(only) => only,
             Err(_) => {
                 let snapshot = self.load(store, thread).await?;
-                let limits = &self.shared.limits;
+                let limits = &self.limits;
                 let open = open_at(&snapshot, self.shared.clock.now());
                 let first = matching(&open, target.as_ref(), &command.resume, limits);
                 match first {
@@ -117,7 +117,7 @@ impl Host {
             }
             self.expect(&snapshot, &target, command)?;
             let open = open_at(&snapshot, self.shared.clock.now());
-            let limits = &self.shared.limits;
+            let limits = &self.limits;
             let matched = match found {
                 None => matching(&open, target.as_ref(), &command.resume, limits),
                 Some(found) => found.and_then(|deliveries| still_pending(&open, deliveries)),

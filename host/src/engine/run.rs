@@ -265,7 +265,7 @@ impl Run {
 
     /// Whether the run may have a step like this.
     pub fn in_bounds(&self, next: &Plan) -> Result<(), ErrorRecord> {
-        let limits = &self.invocation.shared.limits;
+        let limits = &self.invocation.limits;
         let (tasks, step) = (next.tasks.len(), self.boundary.step + 1);
         if tasks > limits.step_tasks as usize {
             let limit = limits.step_tasks;
@@ -399,7 +399,7 @@ impl Run {
         let state = Json::object(
             node.reads.iter().filter_map(|(own, channel)| Some((own.as_str(), self.channels.get(channel)?))),
         );
-        let limits = invocation.shared.limits.clone();
+        let limits = node.limits.within(&invocation.limits);
         if state.as_str().len() as u64 > limits.state_bytes {
             return Err(ErrorRecord::limit(
                 "state_bytes",
@@ -428,6 +428,7 @@ impl Run {
             slot.row.task.0.as_bytes().as_slice(),
         ]);
         Ok(Attempt {
+            tenant: invocation.tenant.clone(),
             context,
             state,
             journal,
@@ -440,7 +441,8 @@ impl Run {
 
     pub async fn component(&self, i: usize, digest: crate::model::Digest) -> Result<Component, Ended> {
         let node = self.slots[i].row.node.as_str();
-        let component = self.invocation.shared.component(&self.invocation.tenant, digest, node).await;
+        let whose = (&self.invocation.tenant, &*self.invocation.limits);
+        let component = self.invocation.shared.component(whose, digest, node).await;
         component.map_err(Ended::Engine)
     }
 

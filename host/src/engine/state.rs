@@ -36,7 +36,7 @@ impl Host {
         if let Some(actor) = &update.actor {
             name_of("who sets the state", actor)?;
         }
-        let limits = &self.shared.limits;
+        let limits = &self.limits;
         let bound = ("state_bytes", limits.state_bytes);
         let values =
             limits.take_json(&update.values.to_string(), "the update", bound).map_err(Refused::of)?;

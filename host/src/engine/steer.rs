@@ -38,7 +38,7 @@ impl Host {
         target: Option<ResumeTarget>,
         (actor, text): (&str, &str),
     ) -> Result<Execution, EngineError> {
-        bounded(text, &self.shared.limits)?;
+        bounded(text, &self.limits)?;
         if !actor.is_empty() {
             name_of("who instructs", actor)?;
         }

@@ -29,7 +29,7 @@ impl Host {
         let store = self.durable_store()?;
         let due = store.due(self.shared.clock.now()).await?;
         let seen = stream::iter(due).map(|(tenant, thread)| async move {
-            let host = Self { shared: self.shared.clone(), tenant: tenant.clone() };
+            let host = self.for_tenant(tenant.clone());
             let result = host.see_to(RunConfig::thread(thread.to_string())).await.transpose()?;
             let is_others = |error: &EngineError| error.kind() == Kind::Busy;
             (!result.as_ref().is_err_and(is_others)).then_some(Swept { tenant, thread, result })

@@ -21,6 +21,7 @@ use crate::model::ids::{Digest, NodeId, RunId, TenantId, ThreadId};
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{Call, EffectOutcome, EffectReply, Instruction, Journal, Reply};
 use crate::model::json::Json;
+use crate::model::limits::Limits;
 use crate::sandbox::{LogLevel, Outside, Performed};
 use crate::store::Write;
 
@@ -41,6 +42,7 @@ pub enum Fault {
 pub struct Invocation {
     pub shared: Arc<Shared>,
     pub tenant: TenantId,
+    pub limits: Arc<Limits>,
     pub thread: Option<ThreadId>,
     /// Of the thread: seeds its guests' random numbers.
     pub secret: [u8; 32],
@@ -65,6 +67,7 @@ impl Invocation {
         Arc::new(Self {
             shared: host.shared.clone(),
             tenant: host.tenant.clone(),
+            limits: host.limits.clone(),
             thread,
             secret,
             version: AtomicI64::new(version),
@@ -403,7 +406,7 @@ impl TaskOutside {
 
     /// A handler's value is the embedder's; one that no guest could be handed is shown as text.
     fn json(&self, value: &Value) -> Json {
-        let limits = &self.invocation.shared.limits;
+        let limits = self.node().limits.within(&self.invocation.limits);
         let text = value.to_string();
         Json::parse(&text, limits.json(limits.effect_bytes)).unwrap_or_else(|error| {
             let shown: String = text.chars().take(1_000).collect();

@@ -11,6 +11,7 @@ use super::channel::Reducer;
 use super::graph::{EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec, RetrySpec};
 use super::ids::{ChannelName, Digest, EffectName, NodeId, is_line};
 use super::json::{Json, JsonBounds};
+use super::limits::NodeLimits;
 
 /// What a component says it needs, in its own names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +56,9 @@ pub struct CompiledNode {
     /// Takes what went wrong when this node has failed for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<NodeId>,
+    /// Each is narrower than its tenant's was when the graph was compiled.
+    #[serde(default, skip_serializing_if = "NodeLimits::is_empty")]
+    pub limits: NodeLimits,
 }
 
 /// What a node's tasks are.
@@ -315,6 +319,7 @@ impl Compiler<'_> {
             interrupt_after: node.interrupt_after,
             retry: node.retry,
             on_error,
+            limits: node.limits.clone(),
         })
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::channel::Reducer;
+use super::limits::NodeLimits;
 
 /// A graph's nodes, edges, channels and effects, as written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,6 +122,9 @@ pub struct NodeSpec {
     /// without it, the run fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<String>,
+    /// Bounds that are narrower than its tenant's.
+    #[serde(skip_serializing_if = "NodeLimits::is_empty")]
+    pub limits: NodeLimits,
 }
 
 /// How often, and how soon, a node is tried again after a failure that may pass.
@@ -300,6 +304,11 @@ impl NodeSpec {
     /// Pairs of label and target.
     pub fn routes(mut self, pairs: &[(&str, &str)]) -> Self {
         self.routes = mapped(pairs);
+        self
+    }
+
+    pub fn limits(mut self, limits: NodeLimits) -> Self {
+        self.limits = limits;
         self
     }
 

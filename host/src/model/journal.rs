@@ -98,6 +98,51 @@ pub struct Instruction {
     pub text: String,
 }
 
+/// Of an entry itself, whatever it says.
+const ENTRY_BYTES: u64 = 64;
+
+impl Call {
+    /// What it takes to keep it.
+    pub fn bytes(&self) -> u64 {
+        let of = |json: &Json| json.as_str().len() as u64;
+        let optional = |json: &Option<Json>| json.as_ref().map_or(0, of);
+        let question = |question: &Question| {
+            of(&question.payload) + optional(&question.answer_schema) + optional(&question.default_answer)
+        };
+        ENTRY_BYTES
+            + match self {
+                Self::Interrupt { .. } | Self::InterruptAll { .. } => {
+                    self.questions().iter().map(|asked| ENTRY_BYTES + question(asked)).sum()
+                }
+                Self::Effect { name, key, input } => name.len() as u64 + key.len() as u64 + of(input),
+                Self::Steering | Self::Attempt => 0,
+            }
+    }
+}
+
+impl Reply {
+    /// What it takes to keep it.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Answers(answers) => {
+                answers.iter().flatten().map(|answer| answer.as_str().len() as u64).sum()
+            }
+            Self::Effect(EffectReply::Known(outcome) | EffectReply::Retryable(outcome)) => match outcome {
+                EffectOutcome::Done(value) | EffectOutcome::Failed(value) => value.as_str().len() as u64,
+                EffectOutcome::Denied(why) | EffectOutcome::Invalid(why) | EffectOutcome::InDoubt(why) => {
+                    why.len() as u64
+                }
+                EffectOutcome::KeyConflict => 0,
+            },
+            Self::Effect(EffectReply::Begun | EffectReply::Asked { .. }) | Self::Attempt => 0,
+            Self::Steering(instructions) => instructions
+                .iter()
+                .map(|said| (said.actor.len() + said.text.len()) as u64 + ENTRY_BYTES)
+                .sum(),
+        }
+    }
+}
+
 /// One host call on record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {

@@ -41,6 +41,8 @@ pub struct Limits {
     pub log_bytes: u64,
     /// Host calls on record for one task.
     pub journal_entries: u32,
+    /// What one task asks of the host and is told, in those calls together.
+    pub journal_bytes: u64,
     /// Questions that one task may ask.
     pub interrupts: u32,
     /// Steps of one run, across all its resumes.
@@ -51,10 +53,17 @@ pub struct Limits {
     pub subgraph_depth: u32,
     /// A component's file.
     pub component_bytes: u64,
-    /// Tasks that run at once in this process.
+    /// Tasks that run at once in this process; of one tenant, if it is given less.
     pub tasks_at_once: u32,
+    /// What the tasks that run at once may have of linear memory together: each counts with the
+    /// `memory_bytes` that it may grow to, and waits until there is room for that.
+    pub memory_bytes_at_once: u64,
     /// Compilations that run at once in this process.
     pub compiles_at_once: u32,
+    /// Wall time of one compilation.
+    pub compile_ms: u64,
+    /// Memory of one compile process.
+    pub compile_memory_bytes: u64,
 }
 
 impl Default for Limits {
@@ -77,15 +86,67 @@ impl Default for Limits {
             json_depth: 100,
             log_bytes: 64 * 1024,
             journal_entries: 10_000,
+            journal_bytes: 64 * MIB,
             interrupts: 1_000,
             steps: 10_000,
             step_tasks: 1_000,
             subgraph_depth: 16,
             component_bytes: 64 * MIB,
             tasks_at_once: 64,
+            memory_bytes_at_once: 8 * 1024 * MIB,
             compiles_at_once: 2,
+            compile_ms: 120_000,
+            compile_memory_bytes: 2 * 1024 * MIB,
         }
     }
+}
+
+macro_rules! node_limits {
+    ($($(#[$doc:meta])* $name:ident: $type:ty),* $(,)?) => {
+        /// What a graph holds one of its nodes to, in words of [`Limits`]: less than its tenant is held to.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct NodeLimits {
+            $($(#[$doc])* #[serde(skip_serializing_if = "Option::is_none")] pub $name: Option<$type>,)*
+        }
+
+        impl NodeLimits {
+            /// The first of these that is more than `limits` allow: its name, its value, and what is allowed.
+            pub fn over(&self, limits: &Limits) -> Option<(&'static str, u64, u64)> {
+                $(if let Some(own) = self.$name && own > limits.$name {
+                    return Some((stringify!($name), own.into(), limits.$name.into()));
+                })*
+                None
+            }
+
+            /// `limits`, lowered to these. The tenant's may have been lowered since the graph was compiled.
+            pub fn within(&self, limits: &Limits) -> Limits {
+                Limits { $($name: self.$name.map_or(limits.$name, |own| own.min(limits.$name)),)* ..limits.clone() }
+            }
+
+            pub fn is_empty(&self) -> bool {
+                *self == Self::default()
+            }
+        }
+    };
+}
+
+node_limits! {
+    fuel: u64,
+    memory_bytes: u64,
+    table_elements: u64,
+    instances: u32,
+    handles: u32,
+    host_call_bytes: u64,
+    deadline_ms: u64,
+    payload_bytes: u64,
+    update_bytes: u64,
+    state_bytes: u64,
+    effect_bytes: u64,
+    log_bytes: u64,
+    journal_entries: u32,
+    journal_bytes: u64,
+    interrupts: u32,
 }
 
 impl Limits {

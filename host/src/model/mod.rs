@@ -30,4 +30,4 @@ pub use ids::{
 };
 pub use interrupt::{Interrupt, InterruptKind, PendingInterrupt, Question};
 pub use json::{Json, JsonBounds, JsonError};
-pub use limits::Limits;
+pub use limits::{Limits, NodeLimits};

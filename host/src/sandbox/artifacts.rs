@@ -8,22 +8,20 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use super::errors::SandboxError;
+use super::seal::Seal;
 use crate::model::ids::Digest;
 
 /// Larger than what the largest component compiles to; a larger file is not read.
 const FILE_BYTES_MAX: u64 = 2 << 30;
-const TAG_BYTES: usize = 32;
 
 pub(super) struct Artifacts {
     dir: PathBuf,
-    key: [u8; 32],
-    /// Of the engine; other engines' artifacts lie in the same directory under other names.
-    compatibility: [u8; 32],
+    /// Other engines' artifacts lie in the same directory under other names.
+    seal: Seal,
 }
 
 impl Artifacts {
@@ -32,7 +30,7 @@ impl Artifacts {
         own_directory(&dir).map_err(failed)?;
         sweep(&dir);
         let key = own_key(&dir).map_err(|error| failed(error.to_string()))?;
-        Ok(Self { dir, key, compatibility })
+        Ok(Self { dir, seal: Seal::new(key, compatibility) })
     }
 
     pub fn load(&self, engine: &Engine, digest: Digest) -> Option<Component> {
@@ -43,15 +41,11 @@ impl Artifacts {
         }
         let mut content = Vec::new();
         file.read_to_end(&mut content).ok()?;
-        let Some((tag, code)) = content.split_first_chunk::<TAG_BYTES>() else {
-            tracing::warn!(path = %path.display(), "a compiled component is cut short, and is compiled again");
-            return None;
-        };
-        if !is_same(tag, &self.tag(digest, code)) {
+        let Some(component) = load(engine, &self.seal, digest, &content) else {
             tracing::warn!(path = %path.display(), "a compiled component is not as this host wrote it, and is compiled again");
             return None;
-        }
-        load(engine, code)
+        };
+        component
             .inspect_err(|error| tracing::warn!(path = %path.display(), %error, "a compiled component cannot be loaded, and is compiled again"))
             .ok()
     }
@@ -59,7 +53,7 @@ impl Artifacts {
     /// The next process does without if this fails, so it is told but not an error.
     pub fn store(&self, digest: Digest, component: &Component) {
         let stored = component.serialize().map_err(|error| error.to_string()).and_then(|code| {
-            let tag = self.tag(digest, &code);
+            let tag = self.seal.tag(digest, &code);
             write_new(&self.dir, &self.path(digest), &[&tag, &code]).map_err(|error| error.to_string())
         });
         if let Err(error) = stored {
@@ -68,21 +62,23 @@ impl Artifacts {
     }
 
     fn path(&self, digest: Digest) -> PathBuf {
-        self.dir.join(format!("{}.{}.bin", digest.hex(), hex::encode(&self.compatibility[..8])))
-    }
-
-    fn tag(&self, digest: Digest, code: &[u8]) -> [u8; TAG_BYTES] {
-        // All but the last have a fixed length, so no two artifacts are the same message.
-        hmac(&self.key, &[b"holdpoint artifact 1", &self.compatibility, &digest.0, code])
+        self.dir.join(format!("{}.{}.bin", digest.hex(), hex::encode(&self.seal.compatibility()[..8])))
     }
 }
 
-#[allow(unsafe_code, reason = "wasmtime cannot tell a forged artifact from its own; the tag can")]
-fn load(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: `code` is what `Component::serialize` returned on an engine that is compatible with this
-    // one: the caller has just checked, in these very bytes, a tag that covers them and the engine, made
-    // with a key that only this host's own directory holds.
-    unsafe { Component::deserialize(engine, code) }
+/// Compiled code under a seal, as a component; `None` if the seal does not hold.
+#[allow(unsafe_code, reason = "wasmtime cannot tell a forged artifact from its own; the seal can")]
+pub(super) fn load(
+    engine: &Engine,
+    seal: &Seal,
+    digest: Digest,
+    sealed: &[u8],
+) -> Option<wasmtime::Result<Component>> {
+    let code = seal.open(digest, sealed)?;
+    // SAFETY: `code` is what the engine's own compiler returned on an engine that is compatible with this
+    // one: the seal that was just checked, in these very bytes, covers them and the engine, and is made with
+    // a key that only this host's own directory holds, or the compile process that it was made up for.
+    Some(unsafe { Component::deserialize(engine, code) })
 }
 
 /// Makes it, or finds it as this host would have made it.
@@ -181,34 +177,9 @@ fn temporary(dir: &Path) -> PathBuf {
     dir.join(format!(".{}.tmp", uuid::Uuid::now_v7()))
 }
 
-/// HMAC-SHA256 (RFC 2104) of the parts, one after the other.
-fn hmac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; TAG_BYTES] {
-    let mut inner = Sha256::new();
-    inner.update(padded(key, 0x36));
-    for part in parts {
-        inner.update(part);
-    }
-    let mut outer = Sha256::new();
-    outer.update(padded(key, 0x5c));
-    outer.update(inner.finalize());
-    outer.finalize().into()
-}
-
-fn padded(key: &[u8; 32], pad: u8) -> [u8; 64] {
-    let mut block = [pad; 64];
-    for (byte, key) in block.iter_mut().zip(key) {
-        *byte ^= key;
-    }
-    block
-}
-
-/// In a time that does not tell where they differ.
-fn is_same(a: &[u8; TAG_BYTES], b: &[u8; TAG_BYTES]) -> bool {
-    a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::seal::TAG_BYTES;
     use super::*;
 
     struct Bench {
@@ -235,7 +206,8 @@ mod tests {
         assert!(bench.artifacts.load(&bench.engine, DIGEST).is_none());
         bench.artifacts.store(DIGEST, &bench.component);
         assert!(bench.artifacts.load(&bench.engine, DIGEST).is_some());
-        let again = Artifacts::open(bench.artifacts.dir.clone(), bench.artifacts.compatibility).unwrap();
+        let again =
+            Artifacts::open(bench.artifacts.dir.clone(), *bench.artifacts.seal.compatibility()).unwrap();
         assert!(again.load(&bench.engine, DIGEST).is_some());
         assert_eq!(fs::metadata(again.path(DIGEST)).unwrap().mode() & 0o777, 0o600);
         let left: Vec<_> = fs::read_dir(&again.dir).unwrap().map(|e| e.unwrap().file_name()).collect();
@@ -294,16 +266,5 @@ mod tests {
 
         fs::write(readable.join("key"), b"short").unwrap();
         refused(&readable, "damaged");
-    }
-
-    #[test]
-    fn the_keyed_hash_is_hmac_sha256() {
-        // RFC 4231, test case 1. HMAC itself fills a shorter key up with zeroes.
-        let mut key = [0; 32];
-        key[..20].fill(0x0b);
-        assert_eq!(
-            hex::encode(hmac(&key, &[b"Hi ", b"There"])),
-            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
-        );
     }
 }

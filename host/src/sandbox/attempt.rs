@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 
 use crate::model::error::ErrorRecord;
-use crate::model::ids::Timestamp;
+use crate::model::ids::{TenantId, Timestamp};
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{Divergence, EffectOutcome, Instruction, Journal};
 use crate::model::json::Json;
@@ -26,6 +26,8 @@ pub struct Context {
 
 /// What one attempt starts from.
 pub struct Attempt {
+    /// Whose it is: tenants take turns.
+    pub tenant: TenantId,
     pub context: Context,
     /// The object of the channels that the node was granted, under its own names.
     pub state: Json,

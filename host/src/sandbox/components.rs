@@ -4,17 +4,19 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Semaphore;
 use wasmtime::Engine;
 use wasmtime::component::Linker;
 
-use super::artifacts::Artifacts;
+use super::artifacts::{self, Artifacts};
 use super::bindings::NodePre;
 use super::check::check;
+use super::compiler::{self, Compiler};
 use super::cost;
-use super::errors::{InvalidComponent, SandboxError};
+use super::engine;
+use super::errors::{InvalidComponent, SandboxError, chain};
 use super::guest::{self, Guest};
-use crate::model::ids::Digest;
+use super::places::{Place, Places, Room};
+use crate::model::ids::{Digest, TenantId};
 use crate::model::limits::Limits;
 
 /// Kept in memory: the most recently used, up to this many …
@@ -55,11 +57,11 @@ struct Shared {
     engine: Engine,
     linker: Linker<Guest>,
     artifacts: Option<Artifacts>,
-    bytes_max: u64,
+    compiler: Compiler,
     kept: Mutex<Kept>,
     /// Whoever holds a digest's lock compiles or loads it; the others wait and find it in `kept`.
     turns: Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<()>>>>,
-    slots: Arc<Semaphore>,
+    places: Places,
     compiles: AtomicU64,
     artifact_loads: AtomicU64,
 }
@@ -71,17 +73,26 @@ struct Kept {
 }
 
 impl Components {
-    pub fn new(engine: Engine, artifacts: Option<Artifacts>, limits: &Limits) -> Result<Self, SandboxError> {
+    pub fn new(
+        engine: Engine,
+        artifacts: Option<Artifacts>,
+        compiler: Compiler,
+        limits: &Limits,
+    ) -> Result<Self, SandboxError> {
         let mut linker = Linker::new(&engine);
         guest::link(&mut linker).map_err(|error| SandboxError::Engine { what: error.to_string() })?;
         Ok(Self(Arc::new(Shared {
             engine,
             linker,
             artifacts,
-            bytes_max: limits.component_bytes,
+            compiler,
             kept: Mutex::default(),
             turns: Mutex::default(),
-            slots: Arc::new(Semaphore::new(limits.compiles_at_once.max(1) as usize)),
+            // One of several is kept for whoever compiles nothing yet.
+            places: Places::new(
+                Room { count: limits.compiles_at_once, memory_bytes: 0 },
+                Room { count: 1, memory_bytes: 0 },
+            ),
             compiles: AtomicU64::new(0),
             artifact_loads: AtomicU64::new(0),
         })))
@@ -110,28 +121,46 @@ impl Components {
         .ok()?
     }
 
-    pub async fn compile(&self, digest: Digest, bytes: Vec<u8>) -> Result<Component, SandboxError> {
+    /// A compilation in a process of its own ends when its caller goes; one in this process goes on.
+    pub async fn compile(
+        &self,
+        (tenant, limits): (&TenantId, &Limits),
+        digest: Digest,
+        bytes: Vec<u8>,
+    ) -> Result<Component, SandboxError> {
         if let Some(component) = self.0.kept().get(digest) {
             return Ok(component);
         }
-        let turn = self.turn(digest).await;
-        let slots = Arc::clone(&self.0.slots);
-        let Ok(slot) = slots.acquire_owned().await else {
-            return Err(SandboxError::Compile { what: "the sandbox is closed".into() });
-        };
-        let shared = Arc::clone(&self.0);
-        let compiled = tokio::task::spawn_blocking(move || {
-            // Held here and not by the caller: a compilation goes on when its caller has gone.
-            let (_turn, _slot) = (turn, slot);
-            shared.compile(digest, &bytes)
-        });
-        match compiled.await {
-            Ok(compiled) => compiled,
-            Err(panic) => {
-                tracing::error!(%digest, %panic, "the compiler panicked");
-                Err(SandboxError::Compile { what: "the compiler gave up on it".into() })
-            }
+        // In this order: whoever has a component's turn is at it, and does not wait in its tenant's line.
+        let place = self.0.place(tenant).await;
+        let held = Held { _turn: self.turn(digest).await, _place: place };
+        let (bytes, bytes_max) = (Arc::new(bytes), limits.component_bytes);
+        let (shared, file) = (Arc::clone(&self.0), Arc::clone(&bytes));
+        let (held, found) = blocking(held, move || shared.look(digest, &file, bytes_max)).await?;
+        if let Some(component) = found {
+            return Ok(component);
         }
+        let shared = Arc::clone(&self.0);
+        let (_held, component) = match &self.0.compiler {
+            Compiler::InProcess => blocking(held, move || shared.compile(digest, &bytes)).await?,
+            Compiler::Process { program } => {
+                self.0.compiles.fetch_add(1, Ordering::Relaxed);
+                let compatibility = engine::compatibility(&self.0.engine);
+                let (seal, sealed) = compiler::compile(program, &bytes, compatibility, limits).await?;
+                let other = SandboxError::Compiler {
+                    program: program.clone(),
+                    source: std::io::Error::other("it is no holdpoint of this very version"),
+                };
+                blocking(held, move || {
+                    let compiled = artifacts::load(&shared.engine, &seal, digest, &sealed)
+                        .ok_or(other)?
+                        .map_err(|error| SandboxError::Compile { what: chain(&error) })?;
+                    shared.take(digest, &compiled)
+                })
+                .await?
+            }
+        };
+        Ok(component)
     }
 
     async fn turn(&self, digest: Digest) -> Turn {
@@ -143,6 +172,26 @@ impl Components {
         let mut turn = Turn { shared: Arc::clone(&self.0), digest, guard: None };
         turn.guard = Some(lock.lock_owned().await);
         turn
+    }
+}
+
+/// What whoever compiles holds, to the end of its work also where its caller goes before.
+struct Held {
+    _turn: Turn,
+    _place: Place,
+}
+
+/// Off the threads that serve others.
+async fn blocking<T: Send + 'static>(
+    held: Held,
+    work: impl FnOnce() -> Result<T, SandboxError> + Send + 'static,
+) -> Result<(Held, T), SandboxError> {
+    match tokio::task::spawn_blocking(move || work().map(|done| (held, done))).await {
+        Ok(done) => done,
+        Err(panic) => {
+            tracing::error!(%panic, "the compiler panicked");
+            Err(SandboxError::Compile { what: "the compiler gave up on it".into() })
+        }
     }
 }
 
@@ -185,22 +234,40 @@ impl Shared {
         Some(self.kept().keep(component))
     }
 
-    fn compile(&self, digest: Digest, bytes: &[u8]) -> Result<Component, SandboxError> {
+    async fn place(&self, tenant: &TenantId) -> Place {
+        self.places.take(tenant, u32::MAX, Room { count: 1, memory_bytes: 0 }).await
+    }
+
+    /// What can be said before it is compiled; or that it is.
+    fn look(&self, digest: Digest, bytes: &[u8], bytes_max: u64) -> Result<Option<Component>, SandboxError> {
         let actual = Digest::of(bytes);
         if actual != digest {
             return Err(SandboxError::WrongDigest { expected: digest, actual });
         }
         if let Some(component) = self.find(digest) {
-            return Ok(component);
+            return Ok(Some(component));
         }
-        check(bytes, self.bytes_max)?;
+        check(bytes, bytes_max)?;
         cost::check(bytes)?;
+        Ok(None)
+    }
+
+    fn compile(&self, digest: Digest, bytes: &[u8]) -> Result<Component, SandboxError> {
         self.compiles.fetch_add(1, Ordering::Relaxed);
         let compiled = wasmtime::component::Component::from_binary(&self.engine, bytes)
             .map_err(|error| InvalidComponent::Malformed { what: chain(&error) })?;
-        let component = self.prepare(digest, &compiled)?;
+        self.take(digest, &compiled)
+    }
+
+    /// Keeps what was compiled.
+    fn take(
+        &self,
+        digest: Digest,
+        compiled: &wasmtime::component::Component,
+    ) -> Result<Component, SandboxError> {
+        let component = self.prepare(digest, compiled)?;
         if let Some(artifacts) = &self.artifacts {
-            artifacts.store(digest, &compiled);
+            artifacts.store(digest, compiled);
         }
         Ok(self.kept().keep(component))
     }
@@ -243,14 +310,4 @@ impl Kept {
         }
         component
     }
-}
-
-/// With its causes, for whoever installs; no guest sees it.
-fn chain(error: &wasmtime::Error) -> String {
-    let mut text = format!("{error:#}");
-    if text.len() > 1_000 {
-        text.truncate(text.floor_char_boundary(1_000));
-        text.push('…');
-    }
-    text
 }

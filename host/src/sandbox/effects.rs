@@ -55,11 +55,11 @@ impl Host for Guest {
         match outside.perform(index, &name, &key, &input).await {
             Performed::Known(outcome, at) => {
                 let reply = EffectReply::Known(outcome.clone());
-                Ok(self.settle(&task, index, (reply, at), outcome))
+                self.settle(&task, index, (reply, at), outcome)
             }
             Performed::Retryable(outcome, at) => {
                 let reply = EffectReply::Retryable(outcome.clone());
-                Ok(self.settle(&task, index, (reply, at), outcome))
+                self.settle(&task, index, (reply, at), outcome)
             }
             Performed::Ask(kind) => {
                 let reply = Reply::Effect(EffectReply::Asked { kind, answer: None });
@@ -79,10 +79,13 @@ impl Guest {
         index: usize,
         (reply, at): (EffectReply, Timestamp),
         outcome: EffectOutcome,
-    ) -> Result<String, EffectError> {
-        task.journal().settle(index, Reply::Effect(reply), at);
+    ) -> wasmtime::Result<Result<String, EffectError>> {
+        let reply = Reply::Effect(reply);
+        let bytes = reply.bytes();
+        task.journal().settle(index, reply, at);
+        self.takes(bytes)?;
         self.clock.advance_to(at);
-        told(outcome)
+        Ok(told(outcome))
     }
 }
 

@@ -45,7 +45,15 @@ pub(super) const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
     .union(WasmFeatures::GC_TYPES)
     .union(WasmFeatures::COMPONENT_MODEL);
 
+/// One that runs guests.
 pub(super) fn engine() -> Result<Engine, SandboxError> {
+    let engine = compiling()?;
+    start_ticking(&engine).map_err(|error| SandboxError::Engine { what: error.to_string() })?;
+    Ok(engine)
+}
+
+/// One that only compiles.
+pub(super) fn compiling() -> Result<Engine, SandboxError> {
     let mut config = Config::new();
     config
         .wasm_features(WasmFeatures::all().difference(FEATURES), false)
@@ -60,10 +68,7 @@ pub(super) fn engine() -> Result<Engine, SandboxError> {
         // nothing outside, so it ends there; past the end of the stack the whole process would die.
         .async_stack_size(2 * WASM_STACK_BYTES + HOST_STACK_BYTES)
         .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(FRAMES_MAX));
-    let failed = |error: &dyn std::fmt::Display| SandboxError::Engine { what: error.to_string() };
-    let engine = Engine::new(&config).map_err(|error| failed(&error))?;
-    start_ticking(&engine).map_err(|error| failed(&error))?;
-    Ok(engine)
+    Engine::new(&config).map_err(|error| SandboxError::Engine { what: error.to_string() })
 }
 
 /// A thread of its own: when all workers of the runtime are busy in guests, somebody must interrupt them.

@@ -41,6 +41,8 @@ pub enum InvalidComponent {
          in function {function}, and {limit} are the most; let the compiler optimise it, or split that function"
     )]
     TooCostly { limit: u64, value: u64, function: u32, share: u64 },
+    #[error("compiling the component took more than {limit} ({name}); {}", way_out(.name))]
+    CompileLimit { name: &'static str, limit: u64 },
     #[error("the component does not fit the contract holdpoint:node@0.1: {what}")]
     Contract { what: String },
     #[error("the component cannot be described: {}", .error.message)]
@@ -54,12 +56,20 @@ impl InvalidComponent {
     pub fn record(&self) -> ErrorRecord {
         match self {
             Self::TooLarge { limit, .. } => ErrorRecord::limit("component_bytes", *limit, self.to_string()),
+            Self::CompileLimit { name, limit } => ErrorRecord::limit(name, *limit, self.to_string()),
             Self::Describe { error } => {
                 let kind = if error.kind == Kind::Limit { Kind::Limit } else { Kind::Invalid };
                 ErrorRecord { kind, message: self.to_string(), more: error.more.clone() }
             }
             _ => ErrorRecord::new(Kind::Invalid, self.to_string()),
         }
+    }
+}
+
+fn way_out(limit: &str) -> &'static str {
+    match limit {
+        "compile_ms" => "build it with optimisations, or split it, or let the operator give it more time",
+        _ => "build it with optimisations, or split it, or let the operator give it more memory",
     }
 }
 
@@ -81,4 +91,16 @@ pub enum SandboxError {
     /// It was cut short for want of time or memory, which says nothing of the component.
     #[error("the component could not be asked what it needs: {}", .error.message)]
     Describe { error: ErrorRecord },
+    #[error("the compile process {} cannot be started: {source}", .program.display())]
+    Compiler { program: PathBuf, source: std::io::Error },
+}
+
+/// With its causes, for whoever installs; no guest sees it.
+pub(super) fn chain(error: &wasmtime::Error) -> String {
+    let mut text = format!("{error:#}");
+    if text.len() > 1_000 {
+        text.truncate(text.floor_char_boundary(1_000));
+        text.push('…');
+    }
+    text
 }

@@ -27,6 +27,8 @@ pub(super) struct Guest {
     pub sleeps: Sleeps,
     /// One stream for all that is random: how often each source is read is then part of the replay.
     pub random: ChaCha20Rng,
+    /// What it asked of the host and was told, as far as that is on record.
+    journal_bytes: u64,
     /// How much it may still show to those who watch.
     pub emit_bytes_left: u64,
     pub table: ResourceTable,
@@ -72,6 +74,7 @@ impl Guest {
             clock: Clock::new(clock),
             sleeps: Sleeps::default(),
             random: ChaCha20Rng::from_seed(seed),
+            journal_bytes: 0,
             emit_bytes_left: limits.host_call_bytes,
             table,
             wasi: wasi::context(),
@@ -90,8 +93,13 @@ impl Guest {
     /// Looks `call` up in the journal: the one way in for every call that is on record.
     pub fn recall(&mut self, call: &Call) -> Result<Recalled, Stop> {
         let limit = self.limits.journal_entries;
-        match self.task()?.journal().next(call) {
-            Next::Recorded { index, reply, at } => Ok(Recalled::Known { index, reply, at }),
+        self.takes(call.bytes())?;
+        let next = self.task()?.journal().next(call);
+        match next {
+            Next::Recorded { index, reply, at } => {
+                self.takes(reply.bytes())?;
+                Ok(Recalled::Known { index, reply, at })
+            }
             Next::Diverged(divergence) => Err(Stop::Diverged(divergence)),
             Next::Fresh { index } if index < limit as usize => Ok(Recalled::Fresh { index }),
             Next::Fresh { .. } => Err(Stop::limit(
@@ -102,8 +110,23 @@ impl Guest {
         }
     }
 
+    /// So much more is to be kept of the task. It comes to the same in every attempt: what was asked, and
+    /// what was told, in their order.
+    pub fn takes(&mut self, bytes: u64) -> Result<(), Stop> {
+        let limit = self.limits.journal_bytes;
+        self.journal_bytes = self.journal_bytes.saturating_add(bytes);
+        if self.journal_bytes > limit {
+            let message = format!(
+                "what the task asked of the host and was told amounts to more than {limit} bytes (journal_bytes)"
+            );
+            return Err(Stop::limit("journal_bytes", limit, message));
+        }
+        Ok(())
+    }
+
     /// Takes down a call that was fresh, as of now.
     pub fn record(&mut self, call: Call, reply: Reply) -> Result<(), Stop> {
+        self.takes(reply.bytes())?;
         let now = self.clock.timestamp();
         self.task()?.journal().record(call, reply, now);
         Ok(())

@@ -10,7 +10,11 @@ mod errors;
 
 mod check;
 mod cost;
+mod compiler;
+mod compile_process;
 mod components;
+mod places;
+mod cores;
 mod run;
 mod trap;
 
@@ -27,26 +31,33 @@ mod console;
 mod wasi;
 
 mod engine;
+mod seal;
 mod artifacts;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::Semaphore;
 use wasmtime::Engine;
 
 use crate::model::compile::NodeInfo;
-use crate::model::ids::Digest;
+use crate::model::ids::{Digest, TenantId};
 use crate::model::limits::Limits;
 
 pub use attempt::{Attempt, Context, End, LogLevel, Output, Outside, Performed, Ran, Route};
+pub use compile_process::{COMPILE_ARGUMENT, compile_process};
+pub use compiler::Compiler;
 pub use components::Component;
 pub use cost::Weight;
 pub use errors::{InvalidComponent, SandboxError};
 
 use artifacts::Artifacts;
 use components::Components;
+use cores::Cores;
+use places::{Place, Places, Room};
+
+/// Of all the room for attempts, one part in so many is for tenants that have none.
+const KEPT: u32 = 8;
 
 /// Runs nodes. Clones share everything.
 #[derive(Clone)]
@@ -55,8 +66,8 @@ pub struct Sandbox(Arc<Shared>);
 struct Shared {
     engine: Engine,
     components: Components,
-    limits: Limits,
-    tasks: Semaphore,
+    places: Places,
+    cores: Cores,
     instantiations: AtomicU64,
 }
 
@@ -65,8 +76,9 @@ struct Shared {
 pub struct SandboxOptions {
     /// Where compiled components are kept; `None`: in memory only.
     pub cache_dir: Option<PathBuf>,
-    /// Of these, `component_bytes`, `compiles_at_once` and `tasks_at_once` hold for the host as a whole,
-    /// and a component that is described is held to the rest. An attempt brings its own.
+    pub compiler: Compiler,
+    /// Of these, `compiles_at_once`, `tasks_at_once` and `memory_bytes_at_once` hold for all tenants together.
+    /// To the rest each tenant and attempt is held by its own.
     pub limits: Limits,
 }
 
@@ -81,15 +93,19 @@ pub struct Counters {
 
 impl Sandbox {
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
-        let SandboxOptions { cache_dir, limits } = options;
+        let SandboxOptions { cache_dir, compiler, limits } = options;
         let engine = engine::engine()?;
         let artifacts =
             cache_dir.map(|dir| Artifacts::open(dir, engine::compatibility(&engine))).transpose()?;
+        let cores =
+            Cores::start(&engine).map_err(|error| SandboxError::Engine { what: error.to_string() })?;
+        let all = Room { count: limits.tasks_at_once, memory_bytes: limits.memory_bytes_at_once };
+        let kept = Room { count: all.count / KEPT, memory_bytes: all.memory_bytes / u64::from(KEPT) };
         Ok(Self(Arc::new(Shared {
-            components: Components::new(engine.clone(), artifacts, &limits)?,
+            components: Components::new(engine.clone(), artifacts, compiler, &limits)?,
             engine,
-            tasks: Semaphore::new(limits.tasks_at_once.max(1) as usize),
-            limits,
+            places: Places::new(all, kept),
+            cores,
             instantiations: AtomicU64::new(0),
         })))
     }
@@ -109,8 +125,8 @@ impl Sandbox {
     }
 
     /// Whether `bytes` may be installed, as far as can be told without compiling them.
-    pub fn check(&self, bytes: &[u8]) -> Result<(), InvalidComponent> {
-        check::check(bytes, self.0.limits.component_bytes)
+    pub fn check(&self, bytes: &[u8], limits: &Limits) -> Result<(), InvalidComponent> {
+        check::check(bytes, limits.component_bytes)
     }
 
     /// What compiling `bytes` takes, estimated.
@@ -128,27 +144,55 @@ impl Sandbox {
         self.0.components.cached(digest).await
     }
 
-    /// Compiles a component, or takes it from memory or disk. `digest` must be that of `bytes`.
-    pub async fn compile(&self, digest: Digest, bytes: Vec<u8>) -> Result<Component, SandboxError> {
-        self.0.components.compile(digest, bytes).await
+    /// Compiles a component, or takes it from memory or disk. `digest` must be that of `bytes`; `whose`:
+    /// the tenant, and what it is held to.
+    pub async fn compile(
+        &self,
+        whose: (&TenantId, &Limits),
+        digest: Digest,
+        bytes: Vec<u8>,
+    ) -> Result<Component, SandboxError> {
+        self.0.components.compile(whose, digest, bytes).await
     }
 
     /// Asks a component what it needs. It may start its language's runtime, but nothing of the host
     /// answers it.
-    pub async fn describe(&self, component: &Component) -> Result<NodeInfo, SandboxError> {
-        let _permit = self.0.tasks.acquire().await;
-        self.0.instantiations.fetch_add(1, Ordering::Relaxed);
-        run::describe(&self.0.engine, component, &self.0.limits).await
+    pub async fn describe(
+        &self,
+        (tenant, limits): (&TenantId, &Limits),
+        component: &Component,
+    ) -> Result<NodeInfo, SandboxError> {
+        let place = self.place(tenant, limits).await;
+        let (engine, component, limits) = (self.0.engine.clone(), component.clone(), limits.clone());
+        let described = self.0.cores.run(tenant, async move {
+            let _place = place;
+            run::describe(&engine, &component, &limits).await
+        });
+        described.await
     }
 
     /// One attempt, in a fresh instance. May be dropped at any time: the instance goes with it.
     ///
-    /// Attempts over `tasks_at_once` wait here; an attempt's deadline starts when its wait is over.
+    /// Attempts for which there is no room (`tasks_at_once`, `memory_bytes_at_once`) wait here; an
+    /// attempt's deadline starts when its wait is over.
     pub async fn run(&self, component: &Component, attempt: Attempt) -> Ran {
-        // An error would mean a closed semaphore, and nobody closes this one.
-        let _permit = self.0.tasks.acquire().await;
+        let place = self.place(&attempt.tenant, &attempt.limits).await;
+        let (engine, component) = (self.0.engine.clone(), component.clone());
+        let ran = self.0.cores.run(&attempt.tenant.clone(), async move {
+            // Free again when the instance is gone, also where nobody waits for it any more.
+            let _place = place;
+            run::run(&engine, &component, attempt).await
+        });
+        ran.await
+    }
+
+    /// Room for one instance and all the memory that it may grow to: a growth that `memory_bytes` allows
+    /// never fails for want of room.
+    async fn place(&self, tenant: &TenantId, limits: &Limits) -> Place {
+        let room = Room { count: 1, memory_bytes: limits.memory_bytes };
+        let place = self.0.places.take(tenant, limits.tasks_at_once, room).await;
         self.0.instantiations.fetch_add(1, Ordering::Relaxed);
-        run::run(&self.0.engine, component, attempt).await
+        place
     }
 
     pub fn counters(&self) -> Counters {

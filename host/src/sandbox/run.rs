@@ -32,7 +32,7 @@ const DESCRIBE_FUEL: u64 = 200_000_000;
 const DESCRIBE_MS: u64 = 10_000;
 
 pub(super) async fn run(engine: &Engine, component: &Component, attempt: Attempt) -> Ran {
-    let Attempt { context, state, journal, outside, clock, seed, limits } = attempt;
+    let Attempt { tenant: _, context, state, journal, outside, clock, seed, limits } = attempt;
     let task = Task { journal, outside };
     let fuel = limits.fuel;
     let mut store = store(engine, Guest::new(Some(task.clone()), clock, seed, limits));
@@ -99,12 +99,12 @@ fn store(engine: &Engine, guest: Guest) -> Store<Guest> {
     }
     let deadline = Instant::now().checked_add(Duration::from_millis(limits.deadline_ms));
     store.set_epoch_deadline(1);
-    // At every tick: let other tasks run, and their timers fire, however busy this guest is.
+    // At every tick, and when another tenant's guest comes: let others run, however busy this guest is.
     store.epoch_deadline_callback(move |_| {
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Ok(UpdateDeadline::Interrupt);
         }
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+        Ok(UpdateDeadline::Yield(1))
     });
     store
 }

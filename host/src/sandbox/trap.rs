@@ -34,9 +34,10 @@ pub(super) fn end(error: wasmtime::Error, guest: &Guest) -> End {
             if matches!(error.kind, Kind::Trap | Kind::Limit) && !frames.is_empty() {
                 error = error.with("frames", frames);
             }
-            if error.kind == Kind::Trap {
+            // Some languages say only there why they gave up, or what they were at.
+            if matches!(error.kind, Kind::Trap | Kind::Limit) {
                 let stderr = guest.console.stderr_tail();
-                if let Some(panic) = panic_in(&stderr) {
+                if let Some(panic) = panic_in(&stderr).filter(|_| error.kind == Kind::Trap) {
                     error.message = panic;
                 }
                 if !stderr.is_empty() {

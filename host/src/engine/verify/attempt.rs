@@ -34,6 +34,7 @@ pub async fn attempt(sandbox: &Sandbox, subject: &Subject, known: Vec<Entry>) ->
         Canned { node: subject.node.clone(), effects: subject.effects.clone(), journal: journal.clone() };
     let nobody = uuid::Uuid::nil().to_string();
     let attempt = Attempt {
+        tenant: subject.tenant.clone(),
         context: Context {
             thread_id: "verify".into(),
             run_id: nobody.clone(),

@@ -9,7 +9,7 @@ use crate::model::channel;
 use crate::model::compile::{CompiledGraph, Work};
 use crate::model::error::{Kind, Refused};
 use crate::model::graph::GraphSpec;
-use crate::model::ids::{ChannelName, Digest, NodeId};
+use crate::model::ids::{ChannelName, Digest, NodeId, TenantId};
 use crate::model::journal::EffectOutcome;
 use crate::model::json::Json;
 use crate::model::limits::Limits;
@@ -18,6 +18,7 @@ use crate::sandbox::Component;
 /// A node, and all that it is given.
 #[derive(Clone)]
 pub struct Subject {
+    pub tenant: TenantId,
     pub node: NodeId,
     pub component: Component,
     /// In the node's own names, as everything here.
@@ -83,20 +84,23 @@ impl Host {
                 .map(|(own, effect)| (own.clone(), outcome(outcomes, effect.as_str())))
                 .collect();
             let subject = self.made(id.clone(), component).await?;
-            subjects.push(Subject { state: Json::object(read), effects, ..subject });
+            let limits = node.limits.within(&subject.limits);
+            subjects.push(Subject { state: Json::object(read), effects, limits, ..subject });
         }
         Ok(subjects)
     }
 
     async fn made(&self, node: NodeId, component: Digest) -> Result<Subject, EngineError> {
-        let component = self.shared.component(&self.tenant, component, node.as_str()).await?;
+        let whose = (&self.tenant, &*self.limits);
+        let component = self.shared.component(whose, component, node.as_str()).await?;
         Ok(Subject {
+            tenant: self.tenant.clone(),
             node,
             component,
             state: Json::null(),
             arg: None,
             effects: BTreeMap::new(),
-            limits: self.shared.limits.clone(),
+            limits: (*self.limits).clone(),
         })
     }
 }

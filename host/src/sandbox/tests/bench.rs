@@ -6,17 +6,29 @@ use futures::future::BoxFuture;
 
 use super::super::*;
 pub use super::by_hand::{component, module, node};
-use crate::model::ids::{Digest, Timestamp};
+use crate::model::ids::Timestamp;
 use crate::model::journal::{EffectOutcome, Entry, Instruction, Journal};
 use crate::model::json::{Json, JsonBounds};
 
 pub fn sandbox() -> Sandbox {
-    Sandbox::new(SandboxOptions { cache_dir: None, limits: Limits::default() }).unwrap()
+    Sandbox::new(options(Limits::default())).unwrap()
+}
+
+pub fn options(limits: Limits) -> SandboxOptions {
+    SandboxOptions { cache_dir: None, compiler: Compiler::InProcess, limits }
 }
 
 pub async fn compiled(sandbox: &Sandbox, bytes: Vec<u8>) -> Component {
-    sandbox.check(&bytes).unwrap();
-    sandbox.compile(Digest::of(&bytes), bytes).await.unwrap()
+    sandbox.check(&bytes, &Limits::default()).unwrap();
+    compile(sandbox, bytes).await.unwrap()
+}
+
+pub async fn compile(sandbox: &Sandbox, bytes: Vec<u8>) -> Result<Component, SandboxError> {
+    sandbox.compile((&TenantId::default(), &Limits::default()), Digest::of(&bytes), bytes).await
+}
+
+pub async fn describe(sandbox: &Sandbox, component: &Component) -> Result<NodeInfo, SandboxError> {
+    sandbox.describe((&TenantId::default(), &Limits::default()), component).await
 }
 
 pub fn json(text: &str) -> Json {
@@ -79,6 +91,7 @@ impl Outside for World {
 pub fn attempt(state: &str, journal: &Arc<Mutex<Journal>>, world: &Arc<World>, limits: &Limits) -> Attempt {
     journal.lock().unwrap().rewind();
     Attempt {
+        tenant: TenantId::default(),
         context: Context {
             thread_id: "t".into(),
             run_id: "r".into(),

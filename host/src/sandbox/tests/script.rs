@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::super::*;
-use super::bench::{World, attempt, compiled, journal, json as canonical, sandbox};
+use super::bench::{self, World, attempt, compiled, journal, json as canonical, sandbox};
 use crate::model::error::Kind;
 use crate::model::ids::Timestamp;
 use crate::model::interrupt::InterruptKind;
@@ -57,7 +57,7 @@ const START_MS: i64 = 1_700_000_000_000;
 #[tokio::test]
 async fn it_describes_itself() {
     let stage = Stage::set().await;
-    let info = stage.sandbox.describe(&stage.component).await.unwrap();
+    let info = bench::describe(&stage.sandbox, &stage.component).await.unwrap();
     assert_eq!(info.name, "script");
     assert!(info.effects.contains("e") && info.routes.contains("w"));
 }
