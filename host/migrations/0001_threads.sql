@@ -222,6 +222,7 @@ CREATE TABLE steering (
     actor     TEXT    NOT NULL,      -- who said it, as far as the host knows; may be empty
     text      TEXT    NOT NULL,
     at        INTEGER NOT NULL,
+    delivered INTEGER,               -- when a node was first told; NULL: it is pending
     UNIQUE (thread, run, id)
 ) STRICT;
 

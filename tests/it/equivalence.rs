@@ -167,7 +167,10 @@ impl Shape {
             .effect("e", EffectSpec::default())
             .channel("failed", Reducer::Sum)
             .effect("f", EffectSpec { approve: asking == Asking::People, ..EffectSpec::default() })
-            .node("caught", NodeSpec::component(component("script")).writes_as(&[("c", "failed")]));
+            .node(
+                "caught",
+                NodeSpec::component(component("script")).reads(&["script"]).writes_as(&[("c", "failed")]),
+            );
         let mut is_caught = false;
         spec.entry = OneOrMany::Many((0..self.entries).map(Self::node_name).collect());
         for (i, node) in self.nodes.iter().enumerate() {
@@ -254,7 +257,11 @@ impl Shape {
             let mut ops = self.program(asking, i, &name, &node.acts);
             for (label, (to, acts)) in ["y", "z"].into_iter().zip(&node.sends) {
                 let Some(to) = pick(*to, i + 1, self.nodes.len()) else { continue };
-                let arg = json!({ "script": self.program(asking, to, &format!("{name}{label}"), acts) });
+                // A graph is sent nothing but that it shall run once more.
+                let arg = match self.nodes[to].below {
+                    Some(_) => json!({}),
+                    None => json!({ "script": self.program(asking, to, &format!("{name}{label}"), acts) }),
+                };
                 ops.push(json!({ "send": { "label": label, "arg": arg } }));
             }
             if node.goes.is_some() {

@@ -79,3 +79,24 @@ async fn a_run_is_told_while_it_waits_and_not_when_it_is_over() {
     assert_eq!(over.error.kind, Kind::NotPending);
     assert_eq!(refused(host.steer(on("none"), "ann", "x").await).error.kind, Kind::NotFound);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_is_on_record_whether_a_node_was_told() {
+    let world = World::new();
+    let graph = world.one().await;
+    let host = world.host().await;
+    let ops = json!([{ "ask": "ok?" }, { "steering": true }, { "ask": "sure?" }]);
+    let run = graph.invoke(on("t"), script(ops)).await.unwrap().run_id;
+    host.steer(on("t"), "ann", "first").await.unwrap();
+    let told = async || -> Vec<bool> {
+        let rows = host.store().unwrap().steering(&TenantId::default(), &"t".parse().unwrap(), &[run]).await;
+        rows.unwrap().iter().map(|row| row.delivered_at.is_some()).collect()
+    };
+    assert_eq!(told().await, [false]);
+    paused(graph.resume(on("t"), Command::resume("yes").steer("second")).await.unwrap());
+    assert_eq!(told().await, [true, true]);
+    host.steer(on("t"), "ann", "third").await.unwrap();
+    completed(graph.resume(on("t"), Command::resume("yes")).await.unwrap());
+    // It never looked again.
+    assert_eq!(told().await, [true, true, false]);
+}

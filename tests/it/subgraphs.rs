@@ -446,3 +446,40 @@ async fn what_does_not_fit_a_child_fails_its_task() {
         assert_eq!(error.more["node"], json!("s"));
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_whose_last_question_is_gone_goes_on_also_after_a_crash() {
+    // One task of the child has failed; the gate of the other is passed by a process that dies before it is done.
+    let world = World::new();
+    let host = world
+        .builder()
+        .effect("f", |_| async { panic!("a crash") })
+        .database(world.db())
+        .open()
+        .await
+        .unwrap();
+    let mut child = scripted(&["x", "y"]);
+    child.nodes.get_mut("x").unwrap().interrupt_after = true;
+    let graph = family(&host, &child).await;
+    let ops = json!({
+        "p": [{ "ask": "?" }, { "effect": { "name": "f", "key": "k", "input": 1 } }],
+        "s/x": [], "s/y": [{ "fail": "no" }], "t/x": [], "t/y": [],
+    });
+    let pending = paused(graph.invoke(on("t"), script(ops)).await.unwrap());
+    let gates: Vec<_> = pending.iter().filter(|p| !p.namespace.is_empty()).collect();
+    assert_eq!(gates.len(), 2);
+    // The gate and the question at once: the question's task goes on to the effect, where the process dies.
+    let other = ResumeTarget::run(pending[0].run_path[0]).interrupt(gates[1].interrupt.id);
+    paused(graph.resume_targeted(other, Command::proceed()).await.unwrap());
+    let left = paused(world.host().await.execution(on("t")).await.unwrap());
+    let gate = of(&left, &["s"]).interrupt.id;
+    let target = ResumeTarget::run(pending[0].run_path[0]).interrupt(gate);
+    let execution = graph.resume_targeted(target, Command::proceed()).await.unwrap();
+    let asked = paused(execution);
+    assert_eq!(asked.len(), 1, "the child has failed, and the parent still asks");
+    assert!(graph.resume(on("t"), Command::resume("go")).await.is_err());
+    let healthy = world.host().await;
+    let ended = healthy.continue_run(on("t")).await.unwrap();
+    assert_eq!(failed(&ended), Kind::NodeFailed);
+    assert_eq!(ended.interrupts, []);
+}

@@ -13,7 +13,7 @@ use crate::model::RunStatus;
 use crate::model::checkpoint::{EffectRow, EffectScope, SteeringRow, Version};
 use crate::model::ids::{ChannelName, CheckpointId, RunId, TenantId, ThreadId, Timestamp};
 use crate::model::json::Json;
-use crate::store::{Batch, CommitError, Expect, LeaseChange, OwnerId, Store, StoreError, Write};
+use crate::store::{Batch, CommitError, Expect, LeaseChange, OwnerId, Store, StoreError, Write, merged};
 
 /// Why nothing more can be written by this invocation.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Ledger {
             head: state.head,
             status,
             lease,
-            writes: std::mem::take(&mut state.writes),
+            writes: merged(std::mem::take(&mut state.writes)),
         };
         let store = self.store.clone();
         // A task of its own, because the caller may be dropped while it waits: the batch is with the

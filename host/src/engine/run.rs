@@ -65,7 +65,7 @@ pub type Misfit = ErrorRecord;
 
 /// What becomes of a task that is started.
 enum Started {
-    Attempt(Component, Attempt),
+    Attempt(Component, Box<Attempt>),
     Child(Box<Run>),
 }
 
@@ -185,10 +185,11 @@ impl Run {
         })
     }
 
-    /// Whether running it gets it further than it is.
+    /// Whether running it gets it further than it is: something is ready, or it waits for nothing any more.
+    /// Told from what is durable alone, since whoever accepted an answer may be dead.
     pub fn can_move(&self) -> bool {
-        self.slots.iter().any(|slot| slot.is_ready() || slot.changed)
-            || self.slots.iter().all(Slot::is_through)
+        let any = |of: fn(&Slot) -> bool| self.slots.iter().any(of);
+        any(|slot| slot.is_ready() || slot.changed) || !any(Slot::waits)
     }
 
     /// Runs until it completes, pauses or fails.
@@ -332,7 +333,7 @@ impl Run {
         let started = match self.graph.nodes[&self.slots[i].row.node].work {
             Work::Component(digest) => {
                 let component = self.component(i, digest).await?;
-                self.attempt(i).map(|attempt| Started::Attempt(component, attempt))
+                self.attempt(i).map(|attempt| Started::Attempt(component, Box::new(attempt)))
             }
             Work::Subgraph { .. } => self.child(i).await?.map(Started::Child),
         };
@@ -353,7 +354,7 @@ impl Run {
                     if !wait.is_zero() {
                         tokio::time::sleep(wait).await;
                     }
-                    (i, Came::Ran(sandbox.run(&component, attempt).await))
+                    (i, Came::Ran(sandbox.run(&component, *attempt).await))
                 })
             }
             Started::Child(child) => tasks.spawn(Self::drive(i, child)),

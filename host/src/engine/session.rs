@@ -130,8 +130,6 @@ impl Session {
                     locked(&slot.journal).answer(row.entry, row.place, value.clone(), now);
                 }
                 slot.ready |= slot.is_answered();
-                // Also where it does not run: its run may stand otherwise now.
-                slot.changed = true;
             });
             writes.push(Write::Answer { interrupt, answer });
         }
@@ -166,6 +164,7 @@ impl Session {
             actor: by.unwrap_or_default(),
             text,
             at: self.invocation.shared.clock.now(),
+            delivered_at: None,
         }
     }
 

@@ -74,6 +74,15 @@ impl Slot {
         self.ready || (self.row.state == TaskState::Paused && self.gate().is_none() && below())
     }
 
+    /// It waits for a person, or something below it does.
+    pub fn waits(&self) -> bool {
+        match &self.row.state {
+            _ if self.gate().is_some() => true,
+            TaskState::Paused => !self.is_answered(),
+            TaskState::Started | TaskState::Finished(_) | TaskState::Failed(_) => false,
+        }
+    }
+
     /// It is done, and nothing holds its update back.
     pub fn is_through(&self) -> bool {
         matches!(self.row.state, TaskState::Finished(_)) && self.gate().is_none()

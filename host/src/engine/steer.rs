@@ -79,6 +79,7 @@ impl Host {
                 actor: actor.to_owned(),
                 text: text.to_owned(),
                 at: self.shared.clock.now(),
+                delivered_at: None,
             };
             // Head, epoch and lease stay: whoever runs the thread goes on undisturbed.
             let batch = Batch {

@@ -353,14 +353,18 @@ impl TaskOutside {
             Some(ledger) => ledger.steering(&self.run_path).await?,
             None => Vec::new(),
         };
-        let steered = locked(&self.invocation.steered);
-        let new = steered.iter().filter(|new| rows.iter().all(|row| row.id != new.id)).cloned();
+        let steered = locked(&self.invocation.steered).clone();
+        let new = steered.into_iter().filter(|new| rows.iter().all(|row| row.id != new.id));
         rows.extend(new.collect::<Vec<_>>());
-        drop(steered);
         // What is said to a run is said to those below it.
         rows.retain(|row| self.run_path.contains(&row.run));
-        let mine = rows.into_iter().filter(|row| row.task.is_none_or(|task| task == self.row.task));
-        Ok(mine.map(|SteeringRow { actor, text, .. }| Instruction { actor, text }).collect())
+        rows.retain(|row| row.task.is_none_or(|task| task == self.row.task));
+        let now = self.invocation.shared.clock.now();
+        let new = rows.iter().filter(|row| row.delivered_at.is_none());
+        let delivered: Vec<Write> =
+            new.map(|row| Write::Delivered { run: row.run, id: row.id, at: now }).collect();
+        self.invocation.push(delivered).await;
+        Ok(rows.into_iter().map(|SteeringRow { actor, text, .. }| Instruction { actor, text }).collect())
     }
 
     async fn load(&self, scope: &EffectScope) -> Result<Option<EffectRow>, Fault> {

@@ -243,6 +243,8 @@ pub struct SteeringRow {
     pub actor: String,
     pub text: String,
     pub at: Timestamp,
+    /// When a node was first told; until then it is pending.
+    pub delivered_at: Option<Timestamp>,
 }
 
 /// New input that waits until its thread is free.

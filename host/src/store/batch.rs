@@ -4,7 +4,9 @@ use crate::model::checkpoint::{
     Answer, ChannelRow, CheckpointRow, EffectRow, InterruptRow, JournalRow, QueuedInput, RunRow, SteeringRow,
     TaskRow, Withdrawal,
 };
-use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, TaskId, TenantId, ThreadId, Timestamp};
+use crate::model::ids::{
+    CheckpointId, Digest, InstructionId, InterruptId, RunId, TaskId, TenantId, ThreadId, Timestamp,
+};
 use crate::model::json::Json;
 use crate::model::{ErrorRecord, RunStatus};
 
@@ -51,6 +53,40 @@ pub enum LeaseChange {
     Release,
 }
 
+/// The same writes with fewer statements: what another of them overwrites, or could have said at once, is left
+/// out. Their order stays.
+pub fn merged(writes: Vec<Write>) -> Vec<Write> {
+    let mut kept: Vec<Write> = Vec::with_capacity(writes.len());
+    for write in writes {
+        let is_same = |before: &Write| match (before, &write) {
+            (Write::Task(before), Write::Task(now)) => before.task == now.task,
+            (Write::RunStatus { run: before, .. }, Write::RunStatus { run: now, .. })
+            | (Write::RunHead { run: before, .. }, Write::RunHead { run: now, .. }) => before == now,
+            _ => false,
+        };
+        if let Some(place) = kept.iter().rposition(is_same) {
+            kept[place] = write;
+            continue;
+        }
+        let begins = |before: &Write| match (before, &write) {
+            (Write::Run(row), Write::RunStatus { run, .. } | Write::RunHead { run, .. }) => row.run == *run,
+            _ => false,
+        };
+        let born = kept.iter().position(begins).and_then(|place| match &mut kept[place] {
+            Write::Run(row) => Some(row),
+            _ => None,
+        });
+        match (born, write) {
+            (Some(row), Write::RunStatus { status, error, ended_at, .. }) => {
+                (row.status, row.error, row.ended_at) = (status, error, ended_at);
+            }
+            (Some(row), Write::RunHead { head, .. }) => row.head = Some(head),
+            (_, write) => kept.push(write),
+        }
+    }
+    kept
+}
+
 #[derive(Clone, Debug)]
 pub enum Write {
     Run(RunRow),
@@ -95,6 +131,12 @@ pub enum Write {
         withdrawal: Withdrawal,
     },
     Steer(SteeringRow),
+    /// A node was told of it.
+    Delivered {
+        run: RunId,
+        id: InstructionId,
+        at: Timestamp,
+    },
     /// Behind all that waits on the thread.
     Enqueue(QueuedInput),
     /// Taken off by whoever starts it; if it is not there any more, the batch is a conflict.

@@ -40,7 +40,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{SqliteConnection, SqlitePool};
 use tokio::sync::{mpsc, oneshot};
 
-pub use batch::{Batch, Expect, LeaseChange, OwnerId, Write};
+pub use batch::{Batch, Expect, LeaseChange, OwnerId, Write, merged};
 pub use components::ComponentRow;
 pub use error::{CommitError, StoreError};
 pub use open::OpenOptions;

@@ -6,15 +6,18 @@ use super::reader::thread;
 use super::write::{Pen, Stop};
 use super::{Store, sql};
 use crate::model::checkpoint::SteeringRow;
-use crate::model::ids::{RunId, TenantId, ThreadId};
+use crate::model::ids::{InstructionId, RunId, TenantId, ThreadId, Timestamp};
 
 pub(super) const OF_RUNS: &str = concat!(
-    "SELECT s.seq, s.run, s.id, s.task, s.interrupt, s.actor, s.text, s.at FROM steering s WHERE s.thread = ",
+    "SELECT s.seq, s.run, s.id, s.task, s.interrupt, s.actor, s.text, s.at, s.delivered FROM steering s WHERE s.thread = ",
     thread!(),
     " AND s.run IN (SELECT unhex(value) FROM json_each(?3)) ORDER BY s.seq"
 );
-const INSERT: &str = "INSERT INTO steering (thread, run, id, task, interrupt, actor, text, at) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+const INSERT: &str = "INSERT INTO steering (thread, run, id, task, interrupt, actor, text, at, delivered) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+// The first time counts.
+const DELIVERED: &str = "UPDATE steering SET delivered = coalesce(delivered, ?4) \
+    WHERE thread = ?1 AND run = ?2 AND id = ?3";
 
 impl Store {
     /// All instructions of these runs, the oldest first.
@@ -39,8 +42,18 @@ pub(super) async fn insert(pen: &mut Pen<'_>, row: &SteeringRow) -> Result<(), S
         .bind(row.interrupt.as_ref().map(BlobId::blob))
         .bind(row.actor.as_str())
         .bind(row.text.as_str())
-        .bind(row.at.0);
+        .bind(row.at.0)
+        .bind(row.delivered_at.map(|at| at.0));
     pen.one_row(sql).await
+}
+
+pub(super) async fn delivered(
+    pen: &mut Pen<'_>,
+    run: RunId,
+    id: InstructionId,
+    at: Timestamp,
+) -> Result<(), Stop> {
+    pen.one_row(sql(DELIVERED).bind(pen.thread).bind(run.blob()).bind(id.blob()).bind(at.0)).await
 }
 
 fn read(row: &Columns<'_>) -> Result<SteeringRow, StoreError> {
@@ -52,5 +65,6 @@ fn read(row: &Columns<'_>) -> Result<SteeringRow, StoreError> {
         actor: row.text("actor")?,
         text: row.text("text")?,
         at: row.at("at")?,
+        delivered_at: row.at_or_null("delivered")?,
     })
 }

@@ -24,15 +24,16 @@ const NEW_TENANT: &str = "INSERT INTO tenants (name) VALUES (?1) RETURNING tenan
 const NEW_THREAD: &str = "INSERT INTO threads \
         (tenant, name, secret, head, epoch, owner, until, status, run, version, created_at) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
-    ON CONFLICT (tenant, name) DO NOTHING RETURNING thread, epoch, FALSE AS queued";
+    ON CONFLICT (tenant, name) DO NOTHING RETURNING tenant, thread, epoch, FALSE AS queued";
 // The compare-and-swap. A lease that nobody holds cannot be renewed.
 pub(super) const THREAD: &str = "UPDATE threads SET head = ?5, status = ?6, run = coalesce(?7, run), \
         version = max(version, ?8), \
         epoch = epoch + (?9 IN ('claim', 'release')), \
         owner = CASE ?9 WHEN 'claim' THEN ?10 WHEN 'release' THEN NULL ELSE owner END, \
         until = CASE ?9 WHEN 'keep' THEN until ELSE ?11 END \
-    WHERE tenant = ?1 AND name = ?2 AND head = ?3 AND epoch = ?4 AND (?9 <> 'renew' OR owner IS NOT NULL) \
-    RETURNING thread, epoch, EXISTS (SELECT 1 FROM inputs q WHERE q.thread = threads.thread) AS queued";
+    WHERE tenant = (SELECT n.tenant FROM tenants n WHERE n.name = ?1) AND name = ?2 AND head = ?3 AND epoch = ?4 \
+        AND (?9 <> 'renew' OR owner IS NOT NULL) \
+    RETURNING tenant, thread, epoch, EXISTS (SELECT 1 FROM inputs q WHERE q.thread = threads.thread) AS queued";
 const CHECKPOINT: &str = "SELECT 1 FROM checkpoints WHERE thread = ?1 AND checkpoint = ?2";
 
 /// Why nothing more is written for a batch.
@@ -141,25 +142,18 @@ pub(super) async fn content(
     content: &Content,
 ) -> Result<(), Stop> {
     let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
-    enter(&mut pen, tenant, Enter::OrMake).await?;
+    enter(&mut pen, tenant).await?;
     components::insert(&mut pen, content).await
 }
 
-enum Enter {
-    OrMake,
-    OrConflict,
-}
-
-async fn enter(pen: &mut Pen<'_>, tenant: &TenantId, or: Enter) -> Result<(), Stop> {
+/// Finds the tenant's number; others appear when something is first written for them.
+async fn enter(pen: &mut Pen<'_>, tenant: &TenantId) -> Result<(), Stop> {
     let row = match pen.returned(sql(TENANT).bind(tenant.as_str())).await? {
         Some(row) => row,
-        None => match or {
-            Enter::OrConflict => return Err(Stop::Conflict),
-            Enter::OrMake => {
-                let made = pen.returned(sql(NEW_TENANT).bind(tenant.as_str())).await?;
-                made.ok_or_else(|| Stop::rejected("the tenant was not made"))?
-            }
-        },
+        None => {
+            let made = pen.returned(sql(NEW_TENANT).bind(tenant.as_str())).await?;
+            made.ok_or_else(|| Stop::rejected("the tenant was not made"))?
+        }
     };
     pen.tenant = row.try_get("tenant")?;
     Ok(())
@@ -177,7 +171,7 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
     let version = boundaries(batch).map(|row| row.version).max();
     let statement = match &batch.expect {
         Expect::Absent { secret } => {
-            enter(pen, &batch.tenant, Enter::OrMake).await?;
+            enter(pen, &batch.tenant).await?;
             let Some(run) = run else {
                 return Err(Stop::rejected("a thread starts with a root run"));
             };
@@ -199,23 +193,21 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
                 .bind(version.unwrap_or(0))
                 .bind(run.created_at.0)
         }
-        Expect::At { head, epoch } => {
-            enter(pen, &batch.tenant, Enter::OrConflict).await?;
-            sql(THREAD)
-                .bind(pen.tenant)
-                .bind(batch.thread.as_str())
-                .bind(head.blob())
-                .bind(*epoch)
-                .bind(batch.head.blob())
-                .bind(batch.status.as_str())
-                .bind(run.map(|row| row.run.blob()))
-                .bind(version.unwrap_or(i64::MIN))
-                .bind(lease)
-                .bind(owner)
-                .bind(until)
-        }
+        Expect::At { head, epoch } => sql(THREAD)
+            .bind(batch.tenant.as_str())
+            .bind(batch.thread.as_str())
+            .bind(head.blob())
+            .bind(*epoch)
+            .bind(batch.head.blob())
+            .bind(batch.status.as_str())
+            .bind(run.map(|row| row.run.blob()))
+            .bind(version.unwrap_or(i64::MIN))
+            .bind(lease)
+            .bind(owner)
+            .bind(until),
     };
     let row = pen.returned(statement).await?.ok_or(Stop::Conflict)?;
+    pen.tenant = row.try_get("tenant")?;
     pen.thread = row.try_get("thread")?;
     Ok(Committed { epoch: row.try_get("epoch")?, queued: row.try_get("queued")? })
 }
@@ -273,6 +265,7 @@ async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
         Write::Answer { interrupt, answer } => interrupts::answer(pen, *interrupt, answer).await,
         Write::Withdraw { interrupt, withdrawal } => interrupts::withdraw(pen, *interrupt, withdrawal).await,
         Write::Steer(row) => steering::insert(pen, row).await,
+        Write::Delivered { run, id, at } => steering::delivered(pen, *run, *id, *at).await,
         Write::Enqueue(row) => inputs::insert(pen, row).await,
         Write::Dequeue { seq } => inputs::remove(pen, *seq).await,
         Write::Request { request_id, command, at, reply } => {
@@ -294,8 +287,9 @@ fn rank(write: &Write) -> u8 {
         Write::Interrupt(_) => 8,
         Write::Answer { .. } | Write::Withdraw { .. } => 9,
         Write::Steer(_) => 10,
-        Write::Enqueue(_) | Write::Dequeue { .. } => 11,
-        Write::Request { .. } => 12,
+        Write::Delivered { .. } => 11,
+        Write::Enqueue(_) | Write::Dequeue { .. } => 12,
+        Write::Request { .. } => 13,
     }
 }
 
@@ -319,6 +313,7 @@ impl Display for Noun<'_> {
             Write::Answer { interrupt, .. } => write!(f, "answer to {interrupt}"),
             Write::Withdraw { interrupt, .. } => write!(f, "withdrawal of {interrupt}"),
             Write::Steer(row) => write!(f, "instruction {}", row.id),
+            Write::Delivered { id, .. } => write!(f, "delivery of instruction {id}"),
             Write::Enqueue(row) => write!(f, "input for graph {}", row.graph),
             Write::Dequeue { seq } => write!(f, "input {seq}"),
             Write::Request { request_id, .. } => write!(f, "request {request_id}"),

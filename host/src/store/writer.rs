@@ -124,19 +124,29 @@ impl Writer {
         // Immediate: a transaction that becomes a writer later can be refused in its middle.
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         let mut ends = Vec::with_capacity(group.len());
+        // One alone needs no savepoint: what undoes it undoes the transaction.
+        let alone = group.len() == 1;
         for job in group {
-            let mut savepoint = transaction.begin().await?;
-            let end = match job.work.write(&mut savepoint, &self.tally).await {
+            let written = match alone {
+                true => job.work.write(&mut transaction, &self.tally).await,
+                false => {
+                    let mut savepoint = transaction.begin().await?;
+                    let written = job.work.write(&mut savepoint, &self.tally).await;
+                    match &written {
+                        Ok(_) => savepoint.commit().await?,
+                        Err(Stop::Conflict | Stop::Rejected(_)) => savepoint.rollback().await?,
+                        // Nothing goes on in it.
+                        Err(Stop::Failed(_)) => {}
+                    }
+                    written
+                }
+            };
+            ends.push(match written {
                 Ok(done) => Ok(done),
                 Err(Stop::Conflict) => Err(CommitError::Conflict),
                 Err(Stop::Rejected(error)) => Err(CommitError::Store(error)),
                 Err(Stop::Failed(error)) => return Err(error),
-            };
-            match &end {
-                Ok(_) => savepoint.commit().await?,
-                Err(_) => savepoint.rollback().await?,
-            }
-            ends.push(end);
+            });
         }
         if ends.iter().all(Result::is_err) {
             transaction.rollback().await?;
