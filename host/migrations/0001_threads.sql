@@ -58,6 +58,7 @@ CREATE TABLE threads (
     run        BLOB    NOT NULL,     -- the latest root run
     version    INTEGER NOT NULL,     -- the highest number that a boundary of this thread ever had
     created_at INTEGER NOT NULL,
+    pruned     BLOB,                 -- the latest checkpoint that was dropped; ids are in time order
     UNIQUE (tenant, name),
     CHECK ((owner IS NULL) = (until IS NULL))
 ) STRICT;

@@ -18,6 +18,8 @@ mod hostile;
 mod refusals;
 mod layers;
 mod races;
+mod forks;
+mod pruning;
 mod payloads;
 mod disk;
 mod effects;

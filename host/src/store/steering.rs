@@ -43,7 +43,7 @@ pub(super) async fn insert(pen: &mut Pen<'_>, row: &SteeringRow) -> Result<(), S
     pen.one_row(sql).await
 }
 
-fn read(row: &Columns<'_>) -> Result<SteeringRow, StoreError> {
+pub(super) fn read(row: &Columns<'_>) -> Result<SteeringRow, StoreError> {
     Ok(SteeringRow {
         run: row.id("run")?,
         id: row.id("id")?,

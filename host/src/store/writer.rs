@@ -10,7 +10,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Tally;
 use super::batch::Batch;
+use super::delete::Delete;
 use super::error::{CommitError, StoreError, is_busy};
+use super::prune::{Prune, Pruned};
 use super::write::{self, Stop};
 use crate::model::ids::{Digest, TenantId, Timestamp};
 use crate::model::json::Json;
@@ -22,6 +24,10 @@ const GROUP_MAX: usize = 64;
 
 pub(super) enum Message {
     Work(Job),
+    /// Gives back to the file system what is free in the file; answered when that is done.
+    Vacuum {
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
     /// Nothing is written after this; answered when the connection is closed.
     Close {
         done: oneshot::Sender<()>,
@@ -37,6 +43,8 @@ pub(super) struct Job {
 pub(super) enum Work {
     Batch(Box<Batch>),
     Content { tenant: TenantId, content: Content },
+    Prune(Box<Prune>),
+    Delete(Box<Delete>),
 }
 
 /// What is stored under its digest.
@@ -49,6 +57,8 @@ pub(super) enum Content {
 pub(super) enum Done {
     Thread { epoch: i64 },
     Content,
+    Pruned(Pruned),
+    Deleted,
 }
 
 pub(super) struct Writer {
@@ -67,10 +77,15 @@ impl Writer {
         while closing.is_none() {
             let Some(first) = messages.recv().await else { break };
             let mut group = Vec::new();
+            let mut vacuum = None;
             let mut next = Some(first);
             while let Some(message) = next {
                 match message {
                     Message::Work(job) => group.push(job),
+                    Message::Vacuum { reply } => {
+                        vacuum = Some(reply);
+                        break;
+                    }
                     Message::Close { done } => {
                         closing = Some(done);
                         break;
@@ -80,6 +95,11 @@ impl Writer {
             }
             if !group.is_empty() {
                 self.carry_out(group).await;
+            }
+            if let Some(reply) = vacuum {
+                let vacuumed = self.vacuum().await;
+                let error = |error| StoreError::of(&self.file, self.locked_after_ms, &error);
+                reply.send(vacuumed.map_err(error)).ok();
             }
         }
         if let Some(mut connection) = self.connection.take() {
@@ -115,18 +135,36 @@ impl Writer {
         }
     }
 
-    /// All of the group that holds, committed together. An error: none of it.
-    async fn transaction(&mut self, group: &[Job]) -> Result<Vec<Result<Done, CommitError>>, sqlx::Error> {
-        let connection = match &mut self.connection {
+    /// The whole file is written anew, through the log, which is folded into the file and cut afterwards. What
+    /// is being put together is kept in a file meanwhile: it is as large as the database.
+    async fn vacuum(&mut self) -> Result<(), sqlx::Error> {
+        let connection = self.connection().await?;
+        sqlx::query("PRAGMA temp_store = FILE").execute(&mut *connection).await?;
+        let vacuumed = sqlx::query("VACUUM").execute(&mut *connection).await;
+        sqlx::query("PRAGMA temp_store = MEMORY").execute(&mut *connection).await?;
+        vacuumed?;
+        // A reader elsewhere may hinder it; then the log is cut when it is next folded.
+        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut *connection).await?;
+        Ok(())
+    }
+
+    async fn connection(&mut self) -> Result<&mut SqliteConnection, sqlx::Error> {
+        Ok(match &mut self.connection {
             Some(connection) => connection,
             none => none.insert(self.options.connect().await?),
-        };
+        })
+    }
+
+    /// All of the group that holds, committed together. An error: none of it.
+    async fn transaction(&mut self, group: &[Job]) -> Result<Vec<Result<Done, CommitError>>, sqlx::Error> {
+        let tally = self.tally.clone();
+        let connection = self.connection().await?;
         // Immediate: a transaction that becomes a writer later can be refused in its middle.
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         let mut ends = Vec::with_capacity(group.len());
         for job in group {
             let mut savepoint = transaction.begin().await?;
-            let end = match job.work.write(&mut savepoint, &self.tally).await {
+            let end = match job.work.write(&mut savepoint, &tally).await {
                 Ok(done) => Ok(done),
                 Err(Stop::Conflict) => Err(CommitError::Conflict),
                 Err(Stop::Rejected(error)) => Err(CommitError::Store(error)),
@@ -144,7 +182,7 @@ impl Writer {
         }
         fail_point!("store::before_commit");
         transaction.commit().await?;
-        self.tally.commit();
+        tally.commit();
         fail_point!("store::after_commit");
         Ok(ends)
     }
@@ -160,6 +198,11 @@ impl Work {
             Self::Content { tenant, content } => {
                 write::content(connection, tally, tenant, content).await?;
                 Ok(Done::Content)
+            }
+            Self::Prune(prune) => write::prune(connection, tally, prune).await.map(Done::Pruned),
+            Self::Delete(delete) => {
+                write::delete(connection, tally, delete).await?;
+                Ok(Done::Deleted)
             }
         }
     }
