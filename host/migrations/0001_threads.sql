@@ -97,7 +97,7 @@ CREATE TABLE checkpoints (
     seq        INTEGER PRIMARY KEY,
     thread     INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
     checkpoint BLOB    NOT NULL,
-    parent     BLOB,
+    parent     BLOB,                 -- the one before; of a fork's first, one of another thread
     run        BLOB    NOT NULL,
     boundary   BLOB,                 -- of a pause: its boundary
     step       INTEGER NOT NULL,

@@ -1,9 +1,12 @@
 //! New threads from states of others, and copies.
 
+use std::sync::Arc;
+
 use holdpoint::model::checkpoint::{CheckpointRow, EffectScope, EffectState};
 use holdpoint::model::{EffectMode, Kind, TenantId};
 use holdpoint::{Command, Execution, Graph, GraphSpec, Host, NodeSpec};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::process::Desk;
 use crate::world::*;
@@ -384,6 +387,37 @@ async fn i59_what_is_no_checkpoint_of_the_thread_is_never_the_latest() {
         assert!(refusal.error.message.contains("holdpoint history --thread t"), "{refusal}");
         assert_eq!(refused(host.execution(on("u")).await).error.kind, Kind::NotFound, "nothing was made");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i54_a_thread_that_runs_can_be_forked_where_it_was_before() {
+    let world = World::new();
+    let (begun, go): (Arc<Notify>, Arc<Notify>) = Default::default();
+    let (tell, wait) = (begun.clone(), go.clone());
+    let wait_in_f = move |_| {
+        let (tell, wait) = (tell.clone(), wait.clone());
+        async move {
+            tell.notify_one();
+            wait.notified().await;
+            Ok(json!(null))
+        }
+    };
+    let host = world.builder().database(world.db()).effect("f", wait_in_f).open().await.unwrap();
+    let graph = host.compile(&scripted(&["n"])).await.unwrap();
+    completed(graph.invoke(on("t"), script(json!([{ "put": { "a": [1] } }]))).await.unwrap());
+    let end = history(&host, "t").await.last().unwrap().checkpoint;
+    let ops = json!([{ "effect": { "name": "f", "key": "k", "input": 1 } }, { "put": { "a": [2] } }]);
+    let running = tokio::spawn(async move { graph.invoke(on("t"), script(ops)).await });
+    begun.notified().await;
+    // From another process, as far as the two know.
+    let other = world.host().await;
+    let busy = refused(other.fork(on("t"), None, "u".parse().unwrap()).await);
+    assert_eq!(busy.error.kind, Kind::Busy);
+    completed(other.fork(on("t"), Some(end), "u".parse().unwrap()).await.unwrap());
+    assert_eq!(other.state(on("u")).await.unwrap()["a"], json!([1]));
+    go.notify_one();
+    completed(running.await.unwrap().unwrap());
+    assert_eq!(other.state(on("t")).await.unwrap()["a"], json!([1, 2]));
 }
 
 const ASK: &str = r#"{"script": [

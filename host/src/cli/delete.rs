@@ -5,6 +5,7 @@ use serde_json::json;
 use super::Shell;
 use super::document::{Exit, Said};
 use super::failure::Failure;
+use super::prose;
 use super::screen::harmless;
 use crate::engine::WhileRunning;
 use crate::model::{RunConfig, ThreadId};
@@ -43,7 +44,7 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
             return Err(Failure::argument(format!(
                 "thread {thread} is {}, with {} pending, and would be deleted for good; say so with\n    {}",
                 stands.status.as_str(),
-                questions(stands.interrupts.len()),
+                prose::counted(stands.interrupts.len(), "question"),
                 shell.command(again)
             )));
         }
@@ -55,11 +56,4 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let said = said.await;
     host.close().await;
     said
-}
-
-fn questions(count: usize) -> String {
-    match count {
-        1 => "1 question".to_owned(),
-        count => format!("{count} questions"),
-    }
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::Shell;
 use super::document::{Exit, Said};
 use super::failure::Failure;
+use super::prose;
 use crate::model::{RunConfig, ThreadId};
 
 pub const ABOUT: &str = "\
@@ -54,10 +55,16 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
         });
         let text = match checkpoints {
             0 => "there was nothing to drop\n".to_owned(),
-            _ => format!(
-                "dropped: {checkpoints} checkpoints, {tasks} tasks, {} runs, {} channel values\n",
-                pruned.runs, pruned.values
-            ),
+            _ => {
+                let what = [
+                    (checkpoints, "checkpoint"),
+                    (tasks, "task"),
+                    (pruned.runs, "run"),
+                    (pruned.values, "channel value"),
+                ];
+                let counted = what.map(|(count, noun)| prose::counted(count as usize, noun));
+                format!("dropped {}\n", counted.join(", "))
+            }
         };
         Ok(Said::new(Exit::Completed, &document, text))
     };

@@ -238,7 +238,8 @@ impl Fork {
         self.writes.push(Write::Run(row));
         self.writes.push(Write::Checkpoint(CheckpointRow {
             checkpoint,
-            parent: None,
+            // In the other thread: where this one comes from.
+            parent: Some(boundary.checkpoint),
             run: at.run,
             kind: CheckpointKind::Boundary,
             status: RunStatus::Running,

@@ -8,7 +8,7 @@ use super::{Store, prune, sql};
 use crate::model::ids::{CheckpointId, TenantId, ThreadId};
 
 // All rows of a thread hang on this one.
-const DELETE: &str = "DELETE FROM threads WHERE thread = ?1";
+pub(super) const DELETE: &str = "DELETE FROM threads WHERE thread = ?1";
 
 pub(super) struct Delete {
     pub tenant: TenantId,

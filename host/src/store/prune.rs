@@ -59,21 +59,21 @@ pub(super) const GUARD: &str = "SELECT h.thread FROM threads h \
     WHERE h.tenant = ?1 AND h.name = ?2 AND h.head = ?3 AND h.epoch = ?4";
 const MAKE_WHOLE: &str = "UPDATE channel_values SET whole = 1, continues = NULL, value = ?4 \
     WHERE thread = ?1 AND channel = ?2 AND version = ?3";
-const DROP_VALUES: &str = "DELETE FROM channel_values WHERE thread = ?1 AND (channel, version) NOT IN \
+pub(super) const DROP_VALUES: &str = "DELETE FROM channel_values WHERE thread = ?1 AND (channel, version) NOT IN \
     (SELECT value ->> 0, value ->> 1 FROM json_each(?2))";
 const NOTE: &str = "UPDATE threads SET pruned = max(coalesce(pruned, x''), ?2) WHERE thread = ?1";
-const DROP_CHECKPOINTS: &str = concat!(
+pub(super) const DROP_CHECKPOINTS: &str = concat!(
     "DELETE FROM checkpoints WHERE thread = ?1 AND coalesce(boundary, checkpoint) NOT IN (",
     kept!(),
     "SELECT checkpoint FROM kept)"
 );
 // What hangs on a boundary that is gone. Journals and questions go with their tasks.
-const DROP_TASKS: &str = "DELETE FROM tasks WHERE thread = ?1 AND boundary NOT IN \
+pub(super) const DROP_TASKS: &str = "DELETE FROM tasks WHERE thread = ?1 AND boundary NOT IN \
     (SELECT checkpoint FROM checkpoints WHERE thread = ?1)";
-const DROP_RUNS: &str = "DELETE FROM runs WHERE thread = ?1 \
+pub(super) const DROP_RUNS: &str = "DELETE FROM runs WHERE thread = ?1 \
     AND run NOT IN (SELECT run FROM checkpoints WHERE thread = ?1) \
     AND run <> (SELECT run FROM threads WHERE thread = ?1)";
-const DROP_STEERING: &str = "DELETE FROM steering WHERE thread = ?1 \
+pub(super) const DROP_STEERING: &str = "DELETE FROM steering WHERE thread = ?1 \
     AND run NOT IN (SELECT run FROM runs WHERE thread = ?1)";
 
 /// What was dropped.
@@ -122,7 +122,7 @@ impl Store {
     }
 
     /// What there is to drop of a thread, if there is a thread, and anything.
-    async fn to_prune(
+    pub(super) async fn to_prune(
         &self,
         tenant: &TenantId,
         thread: &ThreadId,
