@@ -8,6 +8,7 @@ mod resume;
 mod steer;
 mod cancel;
 mod fork;
+mod offshoot;
 mod threads;
 mod session;
 mod run;
