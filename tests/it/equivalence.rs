@@ -53,7 +53,7 @@ struct Node {
 }
 
 #[derive(Clone, Debug)]
-struct Shape {
+pub struct Shape {
     entries: usize,
     nodes: Vec<Node>,
     /// Edges that wait for two nodes.
@@ -78,7 +78,7 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![6 => leaf.clone(), 1 => choose]
 }
 
-fn shape() -> impl Strategy<Value = Shape> {
+pub fn shape() -> impl Strategy<Value = Shape> {
     let send = (any::<u8>(), vec(act(), 0..3));
     let node = (
         vec(act(), 0..4),
@@ -112,7 +112,7 @@ impl Shape {
         usize::from(self.replacer) % self.nodes.len()
     }
 
-    fn spec(&self, asking: Asking) -> GraphSpec {
+    pub fn spec(&self, asking: Asking) -> GraphSpec {
         let mut spec = GraphSpec::new("random", "n0")
             .channel("script", Reducer::Replace)
             .channel("a", Reducer::Append)
@@ -172,7 +172,7 @@ impl Shape {
     }
 
     /// The programs of all nodes, by name.
-    fn script(&self, asking: Asking) -> Value {
+    pub fn script(&self, asking: Asking) -> Value {
         let programs = self.nodes.iter().enumerate().map(|(i, node)| {
             let name = Self::node_name(i);
             let mut ops = self.program(asking, i, &name, &node.acts);
@@ -251,7 +251,7 @@ impl Shape {
 
 /// Whom the programs ask.
 #[derive(Clone, Copy, PartialEq)]
-enum Asking {
+pub enum Asking {
     People,
     /// They know the answers.
     Nobody,
@@ -270,7 +270,7 @@ fn answer(payload: &Value) -> Value {
 
 /// Answers what a run asks, each question once.
 #[derive(Default)]
-struct Person {
+pub struct Person {
     shown: BTreeMap<InterruptId, PendingInterrupt>,
     answered: BTreeSet<InterruptId>,
     given: Vec<Value>,
@@ -286,7 +286,7 @@ impl Person {
         }
     }
 
-    fn answer(&mut self, pending: &PendingInterrupt) -> (InterruptId, Value) {
+    pub fn answer(&mut self, pending: &PendingInterrupt) -> (InterruptId, Value) {
         let asked = &pending.interrupt;
         assert!(self.answered.insert(asked.id), "answered twice: {pending:?}");
         let value = match pending.kind {
@@ -311,16 +311,16 @@ struct Ended {
 }
 
 /// Hosts on one database.
-struct Hosts {
+pub struct Hosts {
     world: World,
-    here: Host,
+    pub here: Host,
     there: Host,
     questions: Cell<usize>,
     ends: RefCell<BTreeMap<&'static str, usize>>,
 }
 
 impl Hosts {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let world = World::new();
         let (here, there) = (Self::open(&world).await, Self::open(&world).await);
         Self { world, here, there, questions: Cell::default(), ends: RefCell::default() }
@@ -421,7 +421,7 @@ impl Hosts {
 }
 
 /// Random, or as in the environment, to see a failure again.
-fn seed() -> u128 {
+pub fn seed() -> u128 {
     match std::env::var("HOLDPOINT_TEST_SEED") {
         Ok(text) => text.parse().expect("a seed as it was printed"),
         Err(_) => uuid::Uuid::now_v7().as_u128(),

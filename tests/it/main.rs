@@ -25,3 +25,4 @@ mod disk;
 mod effects;
 mod replay;
 mod equivalence;
+mod offshoots;
