@@ -42,7 +42,7 @@ impl Hosts {
         let graph = self.here.compile(&shape.spec(Asking::People)).await.unwrap();
         let input = script(shape.script(Asking::People));
         let first = graph.invoke(on(thread), input).await.unwrap();
-        let keep = (picks[0] % 2 == 0).then(|| 1 + u32::from(picks[0]) % 5);
+        let keep = picks[0].is_multiple_of(2).then(|| 1 + u32::from(picks[0]) % 5);
         let right = self.answered(thread, first, keep).await;
         let all = history(&self.here, thread).await;
         for (i, pick) in picks.iter().enumerate() {
