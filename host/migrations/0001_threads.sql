@@ -58,6 +58,7 @@ CREATE TABLE threads (
     run        BLOB    NOT NULL,     -- the latest root run
     version    INTEGER NOT NULL,     -- the highest number that a boundary of this thread ever had
     created_at INTEGER NOT NULL,
+    pruned     BLOB,                 -- the latest checkpoint that was dropped; ids are in time order
     UNIQUE (tenant, name),
     CHECK ((owner IS NULL) = (until IS NULL))
 ) STRICT;
@@ -96,7 +97,7 @@ CREATE TABLE checkpoints (
     seq        INTEGER PRIMARY KEY,
     thread     INTEGER NOT NULL REFERENCES threads ON DELETE CASCADE,
     checkpoint BLOB    NOT NULL,
-    parent     BLOB,
+    parent     BLOB,                 -- the one before; of a fork's first, one of another thread
     run        BLOB    NOT NULL,
     boundary   BLOB,                 -- of a pause: its boundary
     step       INTEGER NOT NULL,

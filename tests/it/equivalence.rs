@@ -66,7 +66,7 @@ struct Node {
 }
 
 #[derive(Clone, Debug)]
-struct Shape {
+pub struct Shape {
     entries: usize,
     nodes: Vec<Node>,
     /// Edges that wait for two nodes.
@@ -92,7 +92,7 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![6 => leaf.clone(), 1 => choose]
 }
 
-fn shape() -> impl Strategy<Value = Shape> {
+pub fn shape() -> impl Strategy<Value = Shape> {
     let leaf = shape_of(Just(None).boxed());
     let below = |shape: BoxedStrategy<Shape>| prop::option::weighted(0.15, shape.prop_map(Box::new)).boxed();
     let middle = shape_of(below(leaf));
@@ -153,7 +153,7 @@ impl Shape {
         usize::from(self.replacer) % self.nodes.len()
     }
 
-    fn spec<'a>(&'a self, asking: Asking, host: &'a Host) -> BoxFuture<'a, GraphSpec> {
+    pub fn spec<'a>(&'a self, asking: Asking, host: &'a Host) -> BoxFuture<'a, GraphSpec> {
         Box::pin(self.spec_of(asking, host))
     }
 
@@ -240,7 +240,7 @@ impl Shape {
     }
 
     /// The programs of all nodes, by their paths.
-    fn script(&self, asking: Asking) -> Value {
+    pub fn script(&self, asking: Asking) -> Value {
         let mut programs = serde_json::Map::new();
         self.programs(asking, "", &mut programs);
         Value::Object(programs)
@@ -341,7 +341,7 @@ impl Shape {
 
 /// Whom the programs ask.
 #[derive(Clone, Copy, PartialEq)]
-enum Asking {
+pub enum Asking {
     People,
     /// They know the answers.
     Nobody,
@@ -360,7 +360,7 @@ fn answer(payload: &Value) -> Value {
 
 /// Answers what a run asks, each question once.
 #[derive(Default)]
-struct Person {
+pub struct Person {
     shown: BTreeMap<InterruptId, PendingInterrupt>,
     answered: BTreeSet<InterruptId>,
     given: Vec<Value>,
@@ -376,7 +376,7 @@ impl Person {
         }
     }
 
-    fn answer(&mut self, pending: &PendingInterrupt) -> (InterruptId, Value) {
+    pub fn answer(&mut self, pending: &PendingInterrupt) -> (InterruptId, Value) {
         let asked = &pending.interrupt;
         assert!(self.answered.insert(asked.id), "answered twice: {pending:?}");
         let value = match pending.kind {
@@ -402,9 +402,9 @@ struct Ended {
 }
 
 /// Hosts on one database.
-struct Hosts {
+pub struct Hosts {
     world: World,
-    here: Host,
+    pub here: Host,
     there: Host,
     /// What happens at the next effect.
     harm: Arc<AtomicU8>,
@@ -420,7 +420,7 @@ const BEFORE: u8 = 1;
 const AFTER: u8 = 2;
 
 impl Hosts {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let (world, harm) = (World::new(), Arc::default());
         let (here, there) = (Self::open(&world, &harm).await, Self::open(&world, &harm).await);
         Self {
@@ -589,7 +589,7 @@ impl Hosts {
 }
 
 /// Random, or as in the environment, to see a failure again.
-fn seed() -> u128 {
+pub fn seed() -> u128 {
     match std::env::var("HOLDPOINT_TEST_SEED") {
         Ok(text) => text.parse().expect("a seed as it was printed"),
         Err(_) => uuid::Uuid::now_v7().as_u128(),

@@ -1,5 +1,7 @@
 //! `holdpoint history`: the states that a thread was in, and the tasks that led from one to the next.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use super::Shell;
@@ -7,14 +9,15 @@ use super::document::{Exit, Said};
 use super::failure::Failure;
 use super::{prose, store, tenant};
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, TaskRow, TaskState};
-use crate::model::{CheckpointId, RunConfig, ThreadId};
+use crate::model::{CheckpointId, RunConfig, RunId, ThreadId};
 use crate::store::PAGE_ROWS_MAX;
 
 pub const ABOUT: &str = "\
 List the checkpoints of a thread, the newest first.
 
 A boundary ends a step and has the tasks of the next; a pause shows how far the tasks of its boundary were
-when they had to wait, and changes no channel.
+when they had to wait, and changes no channel. RUN is the path of subgraph nodes that the checkpoint is in.
+Any of them can be forked (`holdpoint fork`).
 
     holdpoint history --thread support-123 --limit 20";
 
@@ -38,7 +41,14 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let thread = &args.thread;
     // For the error, if there is no such thread.
     host.execution(RunConfig::thread(thread.as_str())).await?;
+    if let Some(before) = args.before {
+        host.checkpoint(RunConfig::thread(thread.as_str()), before).await?;
+    }
     let store = store(&host)?;
+    let runs = store.runs(&tenant(), thread).await?;
+    let namespaces: HashMap<RunId, Vec<String>> =
+        runs.into_iter().map(|run| (run.run, run.namespace)).collect();
+    let namespace = |row: &CheckpointRow| namespaces.get(&row.run).map(Vec::as_slice).unwrap_or_default();
     let mut checkpoints = Vec::new();
     for row in store.history(&tenant(), thread, args.before, args.limit).await? {
         let tasks = match row.kind {
@@ -51,23 +61,26 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
 
     let last = checkpoints.last().filter(|_| checkpoints.len() == args.limit as usize);
     let before = last.map(|(row, _)| row.checkpoint);
-    let rows: Vec<Vec<String>> = checkpoints.iter().map(|(row, tasks)| cells(row, tasks)).collect();
-    let mut text = prose::table(&["MADE", "KIND", "STEP", "STATUS", "CHECKPOINT", "TASKS"], &rows);
+    let rows: Vec<Vec<String>> =
+        checkpoints.iter().map(|(row, tasks)| cells(row, tasks, namespace(row))).collect();
+    let mut text = prose::table(&["MADE", "RUN", "KIND", "STEP", "STATUS", "CHECKPOINT", "TASKS"], &rows);
     if let Some(before) = before {
         text.push_str(&format!("\nthere may be more: --before {before}\n"));
     }
-    let checkpoints: Vec<Value> = checkpoints.iter().map(|(row, tasks)| document(row, tasks)).collect();
+    let checkpoints: Vec<Value> =
+        checkpoints.iter().map(|(row, tasks)| document(row, tasks, namespace(row))).collect();
     let document = json!({ "thread": thread, "checkpoints": checkpoints, "before": before });
     Ok(Said::new(Exit::Completed, &document, text))
 }
 
-fn cells(row: &CheckpointRow, tasks: &[TaskRow]) -> Vec<String> {
+fn cells(row: &CheckpointRow, tasks: &[TaskRow], namespace: &[String]) -> Vec<String> {
     let (kind, tasks) = match row.kind {
         CheckpointKind::Boundary => ("boundary", tasks_text(row, tasks)),
         CheckpointKind::Pause { .. } => ("pause", String::new()),
     };
     vec![
         row.created_at.to_string(),
+        format!("/{}", namespace.join("/")),
         kind.to_owned(),
         row.step.to_string(),
         row.status.as_str().to_owned(),
@@ -98,7 +111,7 @@ pub fn word(state: &TaskState) -> &'static str {
     }
 }
 
-fn document(row: &CheckpointRow, tasks: &[TaskRow]) -> Value {
+fn document(row: &CheckpointRow, tasks: &[TaskRow], namespace: &[String]) -> Value {
     let (kind, boundary) = match row.kind {
         CheckpointKind::Boundary => ("boundary", row.checkpoint),
         CheckpointKind::Pause { boundary } => ("pause", boundary),
@@ -108,6 +121,7 @@ fn document(row: &CheckpointRow, tasks: &[TaskRow]) -> Value {
         "parent_id": row.parent,
         "boundary_id": boundary,
         "run_id": row.run,
+        "namespace": namespace,
         "kind": kind,
         "step": row.step,
         "status": row.status,

@@ -6,11 +6,15 @@
 mod build;
 mod cancel;
 mod r#continue;
+mod copy;
+mod delete;
 mod demo;
+mod fork;
 mod history;
 mod inspect;
 mod install;
 mod pending;
+mod prune;
 mod resume;
 mod retry;
 mod run;
@@ -130,6 +134,18 @@ enum Command {
     /// List the checkpoints of a thread
     #[command(long_about = history::ABOUT)]
     History(history::Args),
+    /// Make a new thread from a checkpoint of another
+    #[command(long_about = fork::ABOUT)]
+    Fork(fork::Args),
+    /// Make a new thread that stands as another does
+    #[command(long_about = copy::ABOUT)]
+    Copy(copy::Args),
+    /// Drop what a thread no longer needs
+    #[command(long_about = prune::ABOUT)]
+    Prune(prune::Args),
+    /// Delete a thread
+    #[command(long_about = delete::ABOUT)]
+    Delete(delete::Args),
     /// Look at a thread's channels, or write into them
     #[command(subcommand)]
     State(state::Command),
@@ -259,6 +275,10 @@ impl Command {
             Self::Steer(args) => steer::run(args, shell).await,
             Self::Threads(args) => threads::run(args, shell).await,
             Self::History(args) => history::run(args, shell).await,
+            Self::Fork(args) => fork::run(args, shell).await,
+            Self::Copy(args) => copy::run(args, shell).await,
+            Self::Prune(args) => prune::run(args, shell).await,
+            Self::Delete(args) => delete::run(args, shell).await,
             Self::State(command) => state::run(command, shell).await,
             Self::Build(args) => build_nodes(args).await,
             Self::Inspect(args) => inspect::run(args, shell).await,

@@ -66,6 +66,18 @@ async fn not_done(
     Ok(Said { notice, ..Said::new(failure.exit(), &document, "") })
 }
 
+/// A fork that was refused says how the thread stands that it was to be made from; one that is there, and
+/// could not go on, how it stands itself.
+pub async fn not_forked(
+    shell: &Shell,
+    host: &Host,
+    (from, to): (&ThreadId, &ThreadId),
+    error: EngineError,
+) -> Result<Said, Failure> {
+    let thread = if matches!(error, EngineError::Refused(_)) { from } else { to };
+    not_done(shell, host, thread, error).await
+}
+
 fn execution_text(shell: &Shell, thread: &ThreadId, document: &Document) -> String {
     let mut text = heading(thread, document);
     if let Some(error) = &document.error {

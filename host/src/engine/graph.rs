@@ -272,7 +272,7 @@ pub(super) fn busy(thread: &ThreadId, snapshot: Option<&ThreadSnapshot>) -> Refu
     }
 }
 
-fn rand_secret() -> [u8; 32] {
+pub(super) fn rand_secret() -> [u8; 32] {
     let mut secret = [0; 32];
     // Without an entropy source there is no safe way to go on, on any system that this runs on.
     getrandom::fill(&mut secret).expect("the system has random numbers");

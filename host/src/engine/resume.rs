@@ -19,7 +19,7 @@ use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{Digest, InterruptId, RunId, ThreadId, Timestamp, is_line};
 use crate::model::json::Json;
-use crate::store::{Expect, Store, ThreadSnapshot};
+use crate::store::{Expect, Sought, Store, ThreadSnapshot};
 
 /// How often an invocation that lost a race starts over before it gives up. Each time somebody else got
 /// further, so this is reached only where very many answer one thread at once.
@@ -115,7 +115,7 @@ impl Host {
             if let Some(reply) = self.replied(store, thread, request).await? {
                 return Ok(reply);
             }
-            self.expect(&snapshot, &target, command)?;
+            self.expect(store, thread, &snapshot, &target, command).await?;
             let open = open_at(&snapshot, self.shared.clock.now());
             let limits = &self.limits;
             let matched = match found {
@@ -203,7 +203,7 @@ impl Host {
     }
 
     /// For a request that was accepted: there is nothing to refuse, however the run ended since.
-    async fn go_on(
+    pub(super) async fn go_on(
         &self,
         store: &Store,
         thread: &ThreadId,
@@ -368,8 +368,10 @@ impl Host {
         Err(too_many_races())
     }
 
-    fn expect(
+    async fn expect(
         &self,
+        store: &Store,
+        thread: &ThreadId,
         snapshot: &ThreadSnapshot,
         target: &Option<ResumeTarget>,
         command: &Command,
@@ -383,8 +385,25 @@ impl Host {
         }
         match command.expect_checkpoint {
             Some(expected) if expected != snapshot.head => {
-                let message = format!("expected checkpoint {expected}; the latest is {}", snapshot.head);
-                Err(refused(snapshot, Kind::Stale, message).into())
+                let (kind, message) = match store.sought(&self.tenant, thread, expected).await? {
+                    Sought::Found(()) => {
+                        let what = format!(
+                            "expected checkpoint {expected}; the latest is {}; to go on from an earlier one, fork \
+                             it (holdpoint fork --thread {thread} --checkpoint {expected} --to NEW)",
+                            snapshot.head
+                        );
+                        (Kind::Stale, what)
+                    }
+                    Sought::Unknown => {
+                        let what = format!(
+                            "expected checkpoint {expected}, which is none of thread {thread}; the latest is {}",
+                            snapshot.head
+                        );
+                        (Kind::Stale, what)
+                    }
+                    pruned => super::fork::not_there(thread, expected, &pruned),
+                };
+                Err(refused(snapshot, kind, message).into())
             }
             _ => Ok(()),
         }
@@ -436,6 +455,10 @@ impl Host {
             }
         };
         Ok(match row {
+            None if store.is_pruned(&self.tenant, thread).await? => {
+                let what = format!("thread {thread} has no interrupt {id}; if it had, it was pruned of it");
+                (Kind::NotPending, what)
+            }
             None => (Kind::NotPending, format!("thread {thread} never had an interrupt {id}")),
             Some(row) => (Kind::Stale, became(&row, self.shared.clock.now())),
         })

@@ -62,6 +62,7 @@ pub enum CheckpointKind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CheckpointRow {
     pub checkpoint: CheckpointId,
+    /// The one before, which may be pruned; of a fork's first, that which it was made from in another thread.
     pub parent: Option<CheckpointId>,
     pub run: RunId,
     pub kind: CheckpointKind,

@@ -1,8 +1,12 @@
 //! Channel values: a row for each change, put together when they are read.
 
+use std::ops::DerefMut;
+
+use sqlx::SqliteConnection;
+
 use super::codec::encode;
 use super::error::StoreError;
-use super::reader::thread;
+use super::reader::{View, thread};
 use super::write::{Pen, Stop};
 use super::{Store, sql};
 use crate::model::checkpoint::{ChannelRow, ChannelValue, Version};
@@ -51,9 +55,20 @@ impl Store {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
+        self.view().await?.values(tenant, thread, wanted).await
+    }
+}
+
+impl<C: DerefMut<Target = SqliteConnection> + Send> View<C> {
+    /// See [`Store::values`].
+    pub async fn values(
+        &mut self,
+        tenant: &TenantId,
+        thread: &ThreadId,
+        wanted: &[(ChannelName, Version)],
+    ) -> Result<Vec<Json>, StoreError> {
         let sql = sql(CHAINS).bind(tenant.as_str()).bind(thread.as_str()).bind(encode(&wanted)?);
-        let mut view = self.view().await?;
-        let rows = view
+        let rows = self
             .list("channel_values", sql, |row| {
                 let place: usize = row.int("wanted")?;
                 let whole: bool = row.get("whole")?;
@@ -66,7 +81,7 @@ impl Store {
         let corrupt = |place: usize, what: String| {
             let (channel, version) = &wanted[place];
             StoreError::Corrupt {
-                file: view.file().to_owned(),
+                file: self.file().to_owned(),
                 table: "channel_values",
                 row: format!("{channel} at version {version} of thread {thread}"),
                 what,

@@ -14,6 +14,15 @@ pub(super) const BY_SCOPE: &str = concat!(
     thread!(),
     " AND e.node = ?3 AND e.effect = ?4 AND e.effect_key = ?5"
 );
+// With where the task stands that asked first, if it is of this thread and there.
+pub(super) const OF_THREAD: &str = concat!(
+    "SELECT e.effect_key, e.node, e.effect, e.input, e.task, e.state, e.outcome, e.at, t.run, c.seq \
+     FROM effects e \
+         LEFT JOIN tasks t ON t.tenant = e.tenant AND t.task = e.task AND t.thread = e.thread \
+         LEFT JOIN checkpoints c ON c.thread = t.thread AND c.checkpoint = t.boundary \
+     WHERE e.thread = ",
+    thread!()
+);
 // Who asked first, and with what, stays as it was.
 const PUT: &str = "INSERT INTO effects (tenant, thread, node, effect, effect_key, input, task, state, outcome, at) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
@@ -53,6 +62,12 @@ pub(super) async fn put(pen: &mut Pen<'_>, row: &EffectRow) -> Result<(), Stop> 
         .bind(outcome)
         .bind(row.at.0);
     pen.one_row(sql).await
+}
+
+/// A row with its scope.
+pub(super) fn read_scoped(row: &Columns<'_>) -> Result<EffectRow, StoreError> {
+    let (node, effect, key) = (row.text("node")?, row.name("effect")?, row.text("effect_key")?);
+    read(row, &EffectScope { node, effect, key })
 }
 
 fn read(row: &Columns<'_>, scope: &EffectScope) -> Result<EffectRow, StoreError> {

@@ -29,6 +29,9 @@ mod requests;
 mod inputs;
 mod due;
 mod components;
+mod origin;
+mod prune;
+mod delete;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +47,8 @@ pub use batch::{Batch, Expect, LeaseChange, OwnerId, Write, merged};
 pub use components::ComponentRow;
 pub use error::{CommitError, StoreError};
 pub use open::OpenOptions;
+pub use origin::{Lineage, Origin, Place, Sought, Waypoint};
+pub use prune::Pruned;
 pub use requests::RequestRow;
 pub use snapshot::{RunSnapshot, ThreadSnapshot};
 pub use threads::{Lease, LeaseState, ThreadFilter, ThreadRow};
@@ -129,7 +134,7 @@ impl Store {
     pub async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
         match self.inner.work(Work::Batch(Box::new(batch))).await? {
             Done::Thread(committed) => Ok(committed),
-            Done::Content => Err(StoreError::rejected("the writer answered something else").into()),
+            _ => Err(StoreError::rejected("the writer answered something else").into()),
         }
     }
 
@@ -139,6 +144,15 @@ impl Store {
             Err(CommitError::Store(error)) => Err(error),
             Err(CommitError::Conflict) => Err(StoreError::rejected("content has no guard to fail")),
         }
+    }
+
+    /// Gives what is free in the file back to the file system. The whole file is written anew: this takes
+    /// its size in time and once more on the disk, and everybody who writes waits.
+    pub async fn vacuum(&self) -> Result<(), StoreError> {
+        let closed = || StoreError::Closed { file: self.inner.file.to_string() };
+        let (reply, vacuumed) = oneshot::channel();
+        self.inner.writer.send(Message::Vacuum { reply }).await.map_err(|_| closed())?;
+        vacuumed.await.map_err(|_| closed())?
     }
 
     /// Waits for what is being written, folds the log into the file, and closes it, for all clones.

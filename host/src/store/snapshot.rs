@@ -23,7 +23,7 @@ pub(super) const THREAD: &str = "SELECT h.name, h.tenant, h.thread, h.secret, h.
     FROM tenants n JOIN threads h ON h.tenant = n.tenant WHERE n.name = ?1 AND h.name = ?2";
 
 /// Damage could make runs each other's children; this is deeper than any limit allows.
-const DEPTH_MAX: usize = 256;
+pub(super) const DEPTH_MAX: usize = 256;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadSnapshot {
@@ -58,6 +58,16 @@ pub struct RunSnapshot {
     pub children: Vec<RunSnapshot>,
 }
 
+impl RunSnapshot {
+    /// This run and all below it.
+    pub fn visit(&self, seen: &mut dyn FnMut(&RunSnapshot)) {
+        seen(self);
+        for child in &self.children {
+            child.visit(seen);
+        }
+    }
+}
+
 impl Store {
     pub async fn load(
         &self,
@@ -65,8 +75,19 @@ impl Store {
         thread: &ThreadId,
     ) -> Result<Option<ThreadSnapshot>, StoreError> {
         let mut view = self.snapshot().await?;
+        view.load(tenant, thread).await
+    }
+}
+
+impl View<Transaction<'static, Sqlite>> {
+    /// How a thread stands, seen by this reader.
+    pub async fn load(
+        &mut self,
+        tenant: &TenantId,
+        thread: &ThreadId,
+    ) -> Result<Option<ThreadSnapshot>, StoreError> {
         let sql_thread = sql(THREAD).bind(tenant.as_str()).bind(thread.as_str());
-        let found = view
+        let found = self
             .find("threads", sql_thread, |row| {
                 let keys: (i64, i64) = (row.get("tenant")?, row.get("thread")?);
                 let ids: (CheckpointId, RunId) = (row.id("head")?, row.id("run")?);
@@ -77,7 +98,7 @@ impl Store {
         let Some(((tenant_key, key), (head, run), lease, (secret, status, version))) = found else {
             return Ok(None);
         };
-        let mut tree = Tree { view: &mut view, thread, key };
+        let mut tree = Tree { view: self, thread, key };
         let sql_run = sql(runs::BY_NUMBER).bind(tenant_key).bind(run.blob());
         let row = tree.view.find("runs", sql_run, runs::read).await?;
         let row = row.ok_or_else(|| tree.dangling(format!("its run {run} is not there")))?;

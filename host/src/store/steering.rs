@@ -56,7 +56,7 @@ pub(super) async fn delivered(
     pen.one_row(sql(DELIVERED).bind(pen.thread).bind(run.blob()).bind(id.blob()).bind(at.0)).await
 }
 
-fn read(row: &Columns<'_>) -> Result<SteeringRow, StoreError> {
+pub(super) fn read(row: &Columns<'_>) -> Result<SteeringRow, StoreError> {
     Ok(SteeringRow {
         run: row.id("run")?,
         id: row.id("id")?,

@@ -8,7 +8,9 @@ use sqlx::{Row, SqliteConnection};
 
 use super::batch::{Batch, Expect, LeaseChange, Write};
 use super::codec::BlobId;
+use super::delete::{self, Delete};
 use super::error::{StoreError, is_constraint};
+use super::prune::{self, Prune, Pruned};
 use super::reader::Sql;
 use super::writer::Content;
 use super::{
@@ -98,6 +100,13 @@ impl Pen<'_> {
         }
     }
 
+    /// The thread that is written to, if the statement finds it as it is expected.
+    pub async fn find_thread(&mut self, sql: Sql) -> Result<(), Stop> {
+        let row = self.returned(sql).await?.ok_or(Stop::Conflict)?;
+        self.thread = row.try_get("thread")?;
+        Ok(())
+    }
+
     async fn returned(&mut self, sql: Sql) -> Result<Option<SqliteRow>, Stop> {
         fail_point!("store::in_batch");
         injected()?;
@@ -144,6 +153,28 @@ pub(super) async fn content(
     let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
     enter(&mut pen, tenant).await?;
     components::insert(&mut pen, content).await
+}
+
+/// Drops what a thread no longer needs.
+pub(super) async fn prune(
+    connection: &mut SqliteConnection,
+    tally: &Tally,
+    prune: &Prune,
+) -> Result<Pruned, Stop> {
+    let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
+    enter(&mut pen, &prune.tenant).await?;
+    prune::carry_out(&mut pen, prune).await
+}
+
+/// Removes a thread.
+pub(super) async fn delete(
+    connection: &mut SqliteConnection,
+    tally: &Tally,
+    delete: &Delete,
+) -> Result<(), Stop> {
+    let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
+    enter(&mut pen, &delete.tenant).await?;
+    delete::carry_out(&mut pen, delete).await
 }
 
 /// Finds the tenant's number; others appear when something is first written for them.

@@ -9,7 +9,9 @@ use sqlx::{Acquire, ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 
 use super::batch::Batch;
+use super::delete::Delete;
 use super::error::{CommitError, StoreError, is_busy};
+use super::prune::{Prune, Pruned};
 use super::write::{self, Stop};
 use super::{Committed, Tally};
 use crate::model::ids::{Digest, TenantId, Timestamp};
@@ -22,6 +24,10 @@ const GROUP_MAX: usize = 64;
 
 pub(super) enum Message {
     Work(Job),
+    /// Gives back to the file system what is free in the file; answered when that is done.
+    Vacuum {
+        reply: oneshot::Sender<Result<(), StoreError>>,
+    },
     /// Nothing is written after this; answered when the connection is closed.
     Close {
         done: oneshot::Sender<()>,
@@ -37,6 +43,8 @@ pub(super) struct Job {
 pub(super) enum Work {
     Batch(Box<Batch>),
     Content { tenant: TenantId, content: Content },
+    Prune(Box<Prune>),
+    Delete(Box<Delete>),
 }
 
 /// What is stored under its digest.
@@ -49,6 +57,8 @@ pub(super) enum Content {
 pub(super) enum Done {
     Thread(Committed),
     Content,
+    Pruned(Pruned),
+    Deleted,
 }
 
 pub(super) struct Writer {
@@ -67,10 +77,15 @@ impl Writer {
         while closing.is_none() {
             let Some(first) = messages.recv().await else { break };
             let mut group = Vec::new();
+            let mut vacuum = None;
             let mut next = Some(first);
             while let Some(message) = next {
                 match message {
                     Message::Work(job) => group.push(job),
+                    Message::Vacuum { reply } => {
+                        vacuum = Some(reply);
+                        break;
+                    }
                     Message::Close { done } => {
                         closing = Some(done);
                         break;
@@ -80,6 +95,11 @@ impl Writer {
             }
             if !group.is_empty() {
                 self.carry_out(group).await;
+            }
+            if let Some(reply) = vacuum {
+                let vacuumed = self.vacuum().await;
+                let error = |error| StoreError::of(&self.file, self.locked_after_ms, &error);
+                reply.send(vacuumed.map_err(error)).ok();
             }
         }
         if let Some(mut connection) = self.connection.take() {
@@ -115,12 +135,30 @@ impl Writer {
         }
     }
 
-    /// All of the group that holds, committed together. An error: none of it.
-    async fn transaction(&mut self, group: &[Job]) -> Result<Vec<Result<Done, CommitError>>, sqlx::Error> {
-        let connection = match &mut self.connection {
+    /// The whole file is written anew, through the log, which is folded into the file and cut afterwards. What
+    /// is being put together is kept in a file meanwhile: it is as large as the database.
+    async fn vacuum(&mut self) -> Result<(), sqlx::Error> {
+        let connection = self.connection().await?;
+        sqlx::query("PRAGMA temp_store = FILE").execute(&mut *connection).await?;
+        let vacuumed = sqlx::query("VACUUM").execute(&mut *connection).await;
+        sqlx::query("PRAGMA temp_store = MEMORY").execute(&mut *connection).await?;
+        vacuumed?;
+        // A reader elsewhere may hinder it; then the log is cut when it is next folded.
+        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut *connection).await?;
+        Ok(())
+    }
+
+    async fn connection(&mut self) -> Result<&mut SqliteConnection, sqlx::Error> {
+        Ok(match &mut self.connection {
             Some(connection) => connection,
             none => none.insert(self.options.connect().await?),
-        };
+        })
+    }
+
+    /// All of the group that holds, committed together. An error: none of it.
+    async fn transaction(&mut self, group: &[Job]) -> Result<Vec<Result<Done, CommitError>>, sqlx::Error> {
+        let tally = self.tally.clone();
+        let connection = self.connection().await?;
         // Immediate: a transaction that becomes a writer later can be refused in its middle.
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         let mut ends = Vec::with_capacity(group.len());
@@ -128,10 +166,10 @@ impl Writer {
         let alone = group.len() == 1;
         for job in group {
             let written = match alone {
-                true => job.work.write(&mut transaction, &self.tally).await,
+                true => job.work.write(&mut transaction, &tally).await,
                 false => {
                     let mut savepoint = transaction.begin().await?;
-                    let written = job.work.write(&mut savepoint, &self.tally).await;
+                    let written = job.work.write(&mut savepoint, &tally).await;
                     match &written {
                         Ok(_) => savepoint.commit().await?,
                         Err(Stop::Conflict | Stop::Rejected(_)) => savepoint.rollback().await?,
@@ -154,7 +192,7 @@ impl Writer {
         }
         fail_point!("store::before_commit");
         transaction.commit().await?;
-        self.tally.commit();
+        tally.commit();
         fail_point!("store::after_commit");
         Ok(ends)
     }
@@ -167,6 +205,11 @@ impl Work {
             Self::Content { tenant, content } => {
                 write::content(connection, tally, tenant, content).await?;
                 Ok(Done::Content)
+            }
+            Self::Prune(prune) => write::prune(connection, tally, prune).await.map(Done::Pruned),
+            Self::Delete(delete) => {
+                write::delete(connection, tally, delete).await?;
+                Ok(Done::Deleted)
             }
         }
     }

@@ -4,6 +4,7 @@ mod cost;
 mod damage;
 mod guards;
 mod opening;
+mod pruning;
 mod rows;
 mod writing;
 
