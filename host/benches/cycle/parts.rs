@@ -49,9 +49,9 @@ impl Parts {
         let store = bench.host.store().expect("the host was opened with a database").clone();
         bench.graph.invoke(RunConfig::thread("example"), node::input()).await?;
         let example = store.load(&tenant, &ThreadId::parse("example")?).await?.expect("it was just started");
-        let digest = example.tasks[0].component;
+        let digest = example.root.tasks[0].component;
         let component = bench.host.sandbox().cached(digest).await.expect("it was just run");
-        let asked = example.journal[0].entry.clone();
+        let asked = example.root.journal[0].entry.clone();
         let script = &node::input()["script"];
         let mut parts = Self {
             store,
@@ -128,8 +128,8 @@ impl Parts {
             tenant: TenantId::default(),
             context: Context {
                 thread_id: "parts".into(),
-                run_id: self.example.run.run.to_string(),
-                task_id: self.example.tasks[0].task.to_string(),
+                run_id: self.example.root.run.run.to_string(),
+                task_id: self.example.root.tasks[0].task.to_string(),
                 node: node::NODE.into(),
                 path: Vec::new(),
                 step: 0,
@@ -149,21 +149,21 @@ impl Parts {
         let Ids { run, boundary, pause, task, interrupt } = *ids;
         let example = &self.example;
         let writes = vec![
-            Write::Run(RunRow { run, status: RunStatus::Running, ..example.run.clone() }),
+            Write::Run(RunRow { run, status: RunStatus::Running, ..example.root.run.clone() }),
             Write::Checkpoint(CheckpointRow {
                 checkpoint: boundary,
                 parent: None,
                 run,
                 kind: CheckpointKind::Boundary,
                 status: RunStatus::Running,
-                ..example.checkpoint.clone()
+                ..example.root.checkpoint.clone()
             }),
             Write::Channel(ChannelRow {
                 channel: channel("script"),
                 version: 1,
                 value: ChannelValue::Whole(self.script.clone()),
             }),
-            Write::Task(TaskRow { task, run, boundary, ..example.tasks[0].clone() }),
+            Write::Task(TaskRow { task, run, boundary, ..example.root.tasks[0].clone() }),
             Write::Journal(JournalRow { task, index: 0, entry: self.asked.clone() }),
             Write::Interrupt(InterruptRow {
                 interrupt,
@@ -171,7 +171,7 @@ impl Parts {
                 task,
                 boundary,
                 checkpoint: pause,
-                ..example.interrupts[0].clone()
+                ..example.root.interrupts[0].clone()
             }),
             Write::Checkpoint(CheckpointRow {
                 checkpoint: pause,
@@ -180,7 +180,7 @@ impl Parts {
                 kind: CheckpointKind::Pause { boundary },
                 plan: Plan::default(),
                 channels: Default::default(),
-                ..example.checkpoint.clone()
+                ..example.root.checkpoint.clone()
             }),
             Write::RunStatus { run, status: RunStatus::Interrupted, error: None, ended_at: None },
         ];
@@ -192,17 +192,17 @@ impl Parts {
     fn resume_batch(&self, thread: &ThreadId, ids: &Ids, paused: &ThreadSnapshot) -> Batch {
         let at = now();
         let head = CheckpointId::fresh();
-        let mut channels = paused.checkpoint.channels.clone();
+        let mut channels = paused.root.checkpoint.channels.clone();
         channels.insert(channel("a"), 2);
         let writes = vec![
             Write::Answer {
                 interrupt: ids.interrupt,
-                answer: Answer { value: self.answer.clone(), at, by: None },
+                answer: Answer { value: self.answer.clone(), at, by: None, reason: None },
             },
             Write::Task(TaskRow {
                 attempts: 2,
                 state: TaskState::Finished(Finish::default()),
-                ..paused.tasks[0].clone()
+                ..paused.root.tasks[0].clone()
             }),
             Write::Checkpoint(CheckpointRow {
                 checkpoint: head,
@@ -213,7 +213,7 @@ impl Parts {
                 plan: Plan::default(),
                 channels,
                 status: RunStatus::Completed,
-                ..paused.checkpoint.clone()
+                ..paused.root.checkpoint.clone()
             }),
             Write::Channel(ChannelRow {
                 channel: channel("a"),

@@ -40,6 +40,6 @@ pub use host::{Host, HostBuilder, Installed, Settings};
 pub use http::Egress;
 pub use state::StateUpdate;
 pub use sweep::Swept;
-pub use upgrade::{Cut, Misfit, Upgrade};
 pub use threads::WhileRunning;
+pub use upgrade::{Cut, Misfit, Upgrade};
 pub use watch::{Watched, Watcher};
