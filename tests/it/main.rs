@@ -23,3 +23,5 @@ mod disk;
 mod effects;
 mod replay;
 mod equivalence;
+mod conformance;
+mod languages;

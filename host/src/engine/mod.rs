@@ -18,6 +18,7 @@ mod ledger;
 mod watch;
 mod clock;
 mod error;
+mod trial;
 
 pub use clock::Clock;
 pub use effects::{EffectFailure, EffectRequest};
@@ -26,4 +27,5 @@ pub use graph::Graph;
 pub use graph_file::GraphFileError;
 pub use host::{Host, HostBuilder, Installed, Settings};
 pub use http::Egress;
+pub use trial::{Cost, Trial, Turn};
 pub use watch::{Watched, Watcher};
