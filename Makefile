@@ -7,6 +7,9 @@
 HOLDPOINT := $(or $(CARGO_TARGET_DIR),target)/debug/holdpoint
 NODES := $(dir $(wildcard guests/*/Cargo.toml))
 TEST_NODES := $(dir $(wildcard tests/guests/*/Cargo.toml))
+OTHER_NODES := $(dir $(wildcard guests/*/pyproject.toml guests/*/package.json tests/languages/*/p*))
+# Where the tests look for compiled components, and for the tools of Python and JavaScript.
+TEST_CACHE := $(or $(CARGO_TARGET_DIR),target)/tmp/components-compiled
 
 .PHONY: help
 help:
@@ -16,13 +19,14 @@ help:
 	@echo "make bench    what a pause and a resume cost, beside what they must cost"
 	@echo "make host     the program: $(HOLDPOINT)"
 	@echo "make guests   the example nodes: target/components"
+	@echo "make languages   the nodes in Python and JavaScript: target/components"
 
 .PHONY: demo
 demo: guests
 	$(HOLDPOINT) demo $(ARGS)
 
 .PHONY: test
-test: guests
+test: guests languages
 	$(HOLDPOINT) build $(TEST_NODES)
 	cargo test
 
@@ -49,3 +53,9 @@ toolchain:
 .PHONY: guests
 guests: host toolchain
 	$(HOLDPOINT) build $(NODES)
+
+# Compiled where the tests will look: an interpreter takes half a minute.
+.PHONY: languages
+languages: host
+	.ci/languages
+	$(HOLDPOINT) build --cache $(TEST_CACHE) $(sort $(OTHER_NODES))

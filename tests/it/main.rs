@@ -25,3 +25,4 @@ mod replay;
 mod equivalence;
 mod conformance;
 mod languages;
+mod trying;

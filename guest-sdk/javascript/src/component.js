@@ -13,10 +13,11 @@ replace({
   perform(name, key, input) {
     try {
       return { done: effects.perform(name, key, input) };
-    } catch (why) {
-      // The contract's own cases have a tag; anything else is no answer of the host's.
-      if (typeof why?.tag !== "string") throw why;
-      return { undone: why.tag, why: why.val };
+    } catch (error) {
+      // The contract's own cases are an error's payload; anything else is no answer of the host's.
+      const { tag, val } = error?.payload ?? {};
+      if (typeof tag !== "string") throw error;
+      return { undone: tag, why: val };
     }
   },
   instructions: () => steering.instructions(),

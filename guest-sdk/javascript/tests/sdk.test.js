@@ -1,4 +1,4 @@
-// Tests of the SDK itself: `node --test tests/` in this folder.
+// Tests of the SDK itself: `node --test tests/sdk.test.js` in this folder.
 
 import assert from "node:assert/strict";
 import test from "node:test";

@@ -26,7 +26,7 @@ const PYTHON: &[File] = files!("guest-sdk/python/holdpoint_guest":
 const JAVASCRIPT: &[File] = files!("guest-sdk/javascript/src":
     "approval.js" "component.js" "effects.js" "errors.js" "events.js" "host.js" "index.d.ts" "index.js"
     "interrupts.js" "json.js" "log.js" "node.js" "outcome.js" "random.js" "steering.js" "testing.d.ts" "testing.js");
-const JAVASCRIPT_MANIFEST: &str = include_str!("../../../guest-sdk/javascript/package.json");
+const MANIFEST: File = ("package.json", include_str!("../../../guest-sdk/javascript/package.json"));
 
 const RUST: &[File] = files!("guest-sdk/src":
     "approval.rs" "bindings.rs" "context.rs" "effects.rs" "errors.rs" "events.rs" "host.rs" "interrupts.rs"
@@ -36,12 +36,24 @@ const WORKSPACE_MANIFEST: &str = include_str!("../../../Cargo.toml");
 const RUST_MANIFEST: &str = include_str!("../../../guest-sdk/Cargo.toml");
 const RUST_MACROS_MANIFEST: &str = include_str!("../../../guest-sdk/macros/Cargo.toml");
 
-/// Another text in any file is another version.
+/// Of all that is unpacked: another text in any file is another version.
 pub fn version() -> String {
-    let all = [WIT, PYTHON, JAVASCRIPT].concat();
-    let parts = all.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
-    let digest = Digest::of_parts(parts.chain([JAVASCRIPT_MANIFEST.as_bytes()])).hex();
-    format!("{}-{}", env!("CARGO_PKG_VERSION"), &digest[..12])
+    format!("{}-{}", env!("CARGO_PKG_VERSION"), &digest(&[WIT, PYTHON, JAVASCRIPT, &[MANIFEST]])[..12])
+}
+
+/// Of what goes into a component in Python.
+pub fn python_version() -> String {
+    digest(&[WIT, PYTHON])
+}
+
+/// Of what goes into a component in JavaScript.
+pub fn javascript_version() -> String {
+    digest(&[WIT, JAVASCRIPT])
+}
+
+fn digest(files: &[&[File]]) -> String {
+    let parts = files.iter().copied().flatten().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
+    Digest::of_parts(parts).hex()
 }
 
 /// The contract and the SDKs that components are built with, where a project has none of its own.
@@ -64,7 +76,7 @@ pub fn python(dir: &Path) -> io::Result<()> {
 /// The package, into `dir`.
 pub fn javascript(dir: &Path) -> io::Result<()> {
     write(JAVASCRIPT, &dir.join("src"))?;
-    fs::write(dir.join("package.json"), JAVASCRIPT_MANIFEST)
+    write(&[MANIFEST], dir)
 }
 
 /// Both crates, into `dir`. They find the contract in `dir/../wit`.
@@ -151,7 +163,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-sdk");
         let python = fs::read_to_string(root.join("python/pyproject.toml")).unwrap();
         assert!(python.contains(&format!("version = \"{version}\"")), "{python}");
-        assert!(JAVASCRIPT_MANIFEST.contains(&format!("\"version\": \"{version}\"")));
+        assert!(MANIFEST.1.contains(&format!("\"version\": \"{version}\"")));
         assert!(WORKSPACE_MANIFEST.contains(&format!("version = \"{version}\"")));
         let init = PYTHON.iter().find(|(name, _)| *name == "__init__.py").unwrap().1;
         assert!(init.contains(&format!("__version__ = \"{version}\"")));

@@ -56,7 +56,7 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
     let work = project.work_dir()?;
     let component = work.join(format!("{}.wasm", project.name));
     let contract = project.contract(&kit);
-    let with = format!("{} {} {}", tools::COMPONENTIZE_QJS, tools::ESBUILD, kit::version());
+    let with = format!("{} {} {}", tools::COMPONENTIZE_QJS, tools::ESBUILD, kit::javascript_version());
     let stamp = Stamp::of(&work, &[&project.dir, &contract], &with)?;
     if stamp.holds_for(&component) {
         return Ok(Made { file: component, fresh: false });

@@ -75,7 +75,8 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
     let component = work.join(format!("{}.wasm", project.name));
     let contract = project.contract(&kit);
     let venv = project.dir.join(".venv");
-    let with = format!("componentize-py {} {} {}", tools::COMPONENTIZE_PY, kit::version(), project.entry);
+    let with =
+        format!("componentize-py {} {} {}", tools::COMPONENTIZE_PY, kit::python_version(), project.entry);
     let stamp = Stamp::of(&work, &[&project.dir, &contract], &with)?;
     // What is installed in a venv is not looked through.
     if !venv.exists() && stamp.holds_for(&component) {

@@ -21,14 +21,16 @@ pub struct Stamp {
 impl Stamp {
     /// What the component in `work_dir` would be made of: every file under `dirs`, and `with`.
     pub fn of(work_dir: &Path, dirs: &[&Path], with: &str) -> Result<Self, BuildError> {
-        let mut files = Vec::new();
-        for dir in dirs {
-            sources(dir, &mut files)?;
-        }
         let mut parts = vec![with.as_bytes().to_vec()];
-        for path in &files {
-            parts.push(path.as_os_str().as_encoded_bytes().to_vec());
-            parts.push(fs::read(path).map_err(file("read", path))?);
+        for dir in dirs {
+            let mut files = Vec::new();
+            sources(dir, &mut files)?;
+            for path in &files {
+                // A folder that was moved as a whole is the same.
+                let name = path.strip_prefix(dir).unwrap_or(path);
+                parts.push(name.as_os_str().as_encoded_bytes().to_vec());
+                parts.push(fs::read(path).map_err(file("read", path))?);
+            }
         }
         let sources = Digest::of_parts(parts.iter().map(Vec::as_slice));
         Ok(Self { place: work_dir.join("built"), text: sources.to_string() })
