@@ -285,7 +285,11 @@ mod tests {
             Err(ToolError::NoHome)
         });
         assert!(failed.is_err());
-        tools.once(&place, |dir| Ok(fs::write(dir.join("whole"), "").unwrap())).unwrap();
+        let whole = |dir: &Path| {
+            fs::write(dir.join("whole"), "").unwrap();
+            Ok(())
+        };
+        tools.once(&place, whole).unwrap();
         assert!(!place.join("half").exists() && place.join("whole").exists());
         tools.once(&place, |_| Err(ToolError::NoHome)).unwrap();
         assert!(matches!(Tools::new(None).kit(), Err(ToolError::NoHome)));
