@@ -14,6 +14,7 @@ TEST_CACHE := $(or $(CARGO_TARGET_DIR),target)/tmp/components-compiled
 .PHONY: help
 help:
 	@echo "make demo     the main job, from a run that is killed to the answer (ARGS=--yes: asks nobody)"
+	@echo "make demo-mixed   the same, with nodes in three languages"
 	@echo "make test     all tests"
 	@echo "make lint     formatting and lints"
 	@echo "make bench    what a pause and a resume cost, beside what they must cost"
@@ -24,6 +25,11 @@ help:
 .PHONY: demo
 demo: guests
 	$(HOLDPOINT) demo $(ARGS)
+
+# The same desk with nodes in JavaScript, Python and Rust.
+.PHONY: demo-mixed
+demo-mixed: guests languages
+	$(HOLDPOINT) demo --cache $(TEST_CACHE) --graph guests/issue-desk-mixed.toml $(ARGS)
 
 .PHONY: test
 test: guests languages

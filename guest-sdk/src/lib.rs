@@ -6,6 +6,8 @@
 //!
 //! # Your first node
 //!
+//! `holdpoint new approve --lang rust` makes a crate like this one, with this SDK in its `vendor/`.
+//!
 //! ```toml
 //! # Cargo.toml
 //! [package]

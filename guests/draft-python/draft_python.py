@@ -34,7 +34,7 @@ NEXT = {
 }
 
 
-@node(name="draft", reads=["issue", "labels"], writes=["draft"])
+@node(reads=["issue", "labels"], writes=["draft"])
 def draft(input: Input):
     issue = input.issue.issue
     fitting = [NEXT[label] for label in NEXT if label in input.labels]

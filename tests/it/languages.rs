@@ -67,7 +67,10 @@ fn builds_and_asks(dir: &Path, name: &str) {
     let (built, code) = document(dir, &["build", "."]);
     assert_eq!(code, 0, "{built}");
     let component = &built["components"][0];
-    assert_eq!(component["declares"]["reads"], json!(["amount"]));
+    let declares = &component["declares"];
+    // As the manifest has them.
+    assert_eq!((&declares["name"], &declares["version"]), (&json!(name), &json!("0.1.0")));
+    assert_eq!((&declares["reads"], &declares["writes"]), (&json!(["amount"]), &json!(["decision"])));
     assert!(
         component["imports"].as_array().unwrap().iter().any(|name| name == "holdpoint:node/interrupts@0.1.0")
     );
@@ -123,6 +126,33 @@ fn a_new_node_in_javascript_builds_and_asks() {
     builds_and_asks(&dir, "ask-javascript");
     runs(Command::new("npm").args(["install", "--no-audit", "--no-fund"]).current_dir(&dir));
     runs(Command::new("npm").arg("test").current_dir(&dir));
+}
+
+#[test]
+fn a_node_in_typescript_builds() {
+    let dir = kept("typescript");
+    fs::write(dir.join("package.json"), r#"{ "name": "typed", "version": "2.0.1", "type": "module" }"#)
+        .unwrap();
+    let other = "export const enum Answer { Yes = \"yes\" }\nexport type Input = { amount: number };\n";
+    fs::write(dir.join("answer.ts"), other).unwrap();
+    let code = r#"
+import { interrupt, node, type Context } from "holdpoint-guest";
+import { Answer, type Input } from "./answer";
+
+export const handler = node<Input, { ok: boolean }>({ reads: ["amount"], writes: ["ok"] }, (input: Input, context: Context) => {
+  const answer: string = interrupt<string>({ amount: input.amount as number, step: context.step });
+  return { ok: answer === Answer.Yes };
+});
+"#;
+    fs::write(dir.join("index.ts"), code).unwrap();
+    let more = ["--input", r#"{"amount": 1}"#, "--answers", r#"["yes"]"#];
+    let (done, exit) = document(&dir, &[&["try", "."], &more[..]].concat());
+    assert_eq!(
+        (exit, &done["update"], &done["node"]),
+        (0, &json!({ "ok": true }), &json!("typed")),
+        "{done}"
+    );
+    assert_eq!(done["questions"][0]["payload"], json!({ "amount": 1, "step": 0 }));
 }
 
 #[test]

@@ -21,8 +21,9 @@ export interface Context {
 
 /** What a node needs from the graph that uses it, in the node's own names. */
 export interface Declared {
-  /** The function's name, if left out. */
+  /** The package's, if left out. */
   name?: string;
+  /** The package's, if left out. */
   version?: string;
   /** The keys of the input. */
   reads?: string[];

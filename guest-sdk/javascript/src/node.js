@@ -7,6 +7,8 @@ import { seed } from "./random.js";
 
 /** Of a stack, what is worth carrying in an error. */
 const STACK_CHARS_MAX = 8_000;
+// What the manifest says; `holdpoint build` writes it in here.
+const PACKAGE = globalThis.HOLDPOINT_PACKAGE ?? {};
 const KEYS = ["name", "version", "reads", "writes", "routes", "effects"];
 
 /**
@@ -16,8 +18,7 @@ const KEYS = ["name", "version", "reads", "writes", "routes", "effects"];
  * (an object whose keys are names in `writes`), or an `Outcome` if it also chooses where to go.
  */
 export function node(declared, run) {
-  const mistake = KEYS.includes.bind(KEYS);
-  const unknown = Object.keys(declared).find((key) => !mistake(key));
+  const unknown = Object.keys(declared).find((key) => !KEYS.includes(key));
   if (unknown !== undefined) throw new TypeError(`a node declares ${KEYS.join(", ")}; not ${unknown}`);
   if (typeof run !== "function") throw new TypeError("write `node({ reads: […], writes: […] }, function …)`");
   const names = (key) => {
@@ -27,8 +28,8 @@ export function node(declared, run) {
     return [...list];
   };
   const info = {
-    name: declared.name ?? (run.name || "node"),
-    version: declared.version ?? "0.1.0",
+    name: declared.name ?? PACKAGE.name ?? (run.name || "node"),
+    version: declared.version ?? PACKAGE.version ?? "0.0.0",
     reads: names("reads"),
     writes: names("writes"),
     routes: names("routes"),

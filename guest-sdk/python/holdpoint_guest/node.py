@@ -25,13 +25,15 @@ def node(
     routes: Sequence[str] = (),
     effects: Sequence[str] = (),
     name: str | None = None,
-    version: str = "0.1.0",
+    version: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Makes a function the node of this component.
 
     It takes `(input)` or `(input, context)`. The input is a dict with the names in `reads`, or whatever
     type the parameter is annotated with. It returns what it writes (a dict or dataclass whose keys are
     names in `writes`), or an `Outcome` if it also chooses where to go.
+
+    `name` and `version` are the project's, if left out.
     """
     declared = {"reads": reads, "writes": writes, "routes": routes, "effects": effects}
     for key, names in declared.items():
@@ -48,12 +50,26 @@ def node(
         parameters = list(inspect.signature(function).parameters.values())
         if not 1 <= len(parameters) <= 2:
             raise TypeError("a node takes (input) or (input, context)")
-        described = {"name": name or function.__name__, "version": version, **{k: list(v) for k, v in declared.items()}}
+        project_name, project_version = _project()
+        described = {
+            "name": name or project_name or function.__name__,
+            "version": version or project_version or "0.0.0",
+            **{key: list(names) for key, names in declared.items()},
+        }
         call = functools.partial(_call, function, parameters[0].name, len(parameters) == 2)
         _export(function, described, call)
         return function
 
     return decorate
+
+
+def _project() -> tuple[str | None, str | None]:
+    """What the manifest says, which `holdpoint build` hands over as a module."""
+    try:
+        import holdpoint_project
+    except ImportError:
+        return None, None
+    return holdpoint_project.NAME, holdpoint_project.VERSION
 
 
 def _call(function: Callable[..., Any], input_name: str, takes_context: bool, state: Any, context: Context) -> Any:

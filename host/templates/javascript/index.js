@@ -3,7 +3,7 @@
 import { Question, interrupt, log, node } from "holdpoint-guest";
 
 export const handler = node(
-  { name: "{{name}}", reads: ["amount"], writes: ["decision"] },
+  { reads: ["amount"], writes: ["decision"] },
   function {{camel}}({ amount }) {
     if (amount < 100) return { decision: "refund" };
     log.info(`${amount} is a lot; somebody must look at it`);

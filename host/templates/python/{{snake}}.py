@@ -10,7 +10,7 @@ class Input:
     amount: int
 
 
-@node(name="{{name}}", reads=["amount"], writes=["decision"])
+@node(reads=["amount"], writes=["decision"])
 def {{snake}}(input: Input):
     if input.amount < 100:
         return {"decision": "refund"}

@@ -8,7 +8,6 @@ import {
 
 export const handler = node(
   {
-    name: "script-javascript",
     reads: ["script", "a", "b", "c", "d"],
     writes: ["a", "b", "c", "d"],
     routes: ["w", "x", "y", "z"],

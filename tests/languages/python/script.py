@@ -17,7 +17,6 @@ LEVELS = {"trace": log.trace, "debug": log.debug, "info": log.info, "warn": log.
 
 
 @node(
-    name="script-python",
     reads=["script", "a", "b", "c", "d"],
     writes=["a", "b", "c", "d"],
     routes=["w", "x", "y", "z"],

@@ -17,6 +17,7 @@ const LANGUAGE: Language = Language::JavaScript;
 #[derive(Deserialize)]
 struct Manifest {
     name: Option<String>,
+    version: Option<String>,
     main: Option<String>,
     #[serde(default)]
     holdpoint: Settings,
@@ -40,7 +41,8 @@ pub fn project(dir: &Path) -> Result<Project, BuildError> {
     });
     let entry = main.clone().unwrap_or_default();
     let target = manifest.holdpoint.target.as_deref();
-    let project = Project::new(dir, LANGUAGE.manifest(), manifest.name, |_| entry, target)?;
+    let project =
+        Project::new(dir, LANGUAGE.manifest(), (manifest.name, manifest.version), |_| entry, target)?;
     if !dir.join(&project.entry).is_file() {
         let what = match main {
             Some(main) => format!("there is no {main}, which its \"main\" names"),
@@ -94,6 +96,7 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
         import(&project.dir.join(&project.entry))
     );
     fs::write(&entry, text).map_err(file("write", &entry))?;
+    let package = serde_json::json!({ "name": project.name, "version": project.version });
     let mut esbuild = script("esbuild/bin/esbuild")?;
     esbuild
         .arg(&entry)
@@ -106,6 +109,7 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
         ])
         .args(["--external:holdpoint:*", "--external:wasi:*", "--log-level=warning", "--color=false"])
         .arg(format!("--alias:holdpoint-guest={}", sdk.join("index.js").display()))
+        .arg(format!("--define:globalThis.HOLDPOINT_PACKAGE={package}"))
         .arg(format!("--outfile={}", bundle.display()));
     tools::quietly(&mut esbuild).map_err(|output| failed("esbuild")(explained(output)))?;
 

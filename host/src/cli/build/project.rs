@@ -57,6 +57,7 @@ impl Language {
 pub struct Project {
     pub dir: PathBuf,
     pub name: String,
+    pub version: Option<String>,
     /// The module or file that the node is in.
     pub entry: String,
     /// Where everything that is built goes; as cargo's folder of that name.
@@ -67,7 +68,7 @@ impl Project {
     pub fn new(
         dir: &Path,
         manifest: &'static str,
-        name: Option<String>,
+        (name, version): (Option<String>, Option<String>),
         entry: impl FnOnce(&str) -> String,
         target: Option<&str>,
     ) -> Result<Self, BuildError> {
@@ -79,7 +80,13 @@ impl Project {
             return Err(wrong(format!("the name {name:?} should have letters, digits, '-' and '_' alone")));
         }
         let entry = entry(&name);
-        Ok(Self { dir: dir.to_owned(), entry, target: straight(&dir.join(target.unwrap_or("target"))), name })
+        Ok(Self {
+            dir: dir.to_owned(),
+            version,
+            entry,
+            target: straight(&dir.join(target.unwrap_or("target"))),
+            name,
+        })
     }
 
     pub fn job(&self) -> Job {
@@ -137,7 +144,13 @@ mod tests {
     #[test]
     fn a_target_is_told_from_the_manifest() {
         let project = |target| {
-            Project::new(Path::new("/w/guests/p"), "package.json", Some("p".into()), str::to_owned, target)
+            Project::new(
+                Path::new("/w/guests/p"),
+                "package.json",
+                (Some("p".into()), None),
+                str::to_owned,
+                target,
+            )
         };
         let place = |target| project(target).unwrap().job().place;
         assert_eq!(place(None), Path::new("/w/guests/p/target/components/p.wasm"));
@@ -147,7 +160,7 @@ mod tests {
     #[test]
     fn a_name_is_a_files_name() {
         let named = |name: &str| {
-            Project::new(Path::new("/p"), "package.json", Some(name.to_owned()), str::to_owned, None)
+            Project::new(Path::new("/p"), "package.json", (Some(name.to_owned()), None), str::to_owned, None)
                 .map(|project| project.job().place)
         };
         assert_eq!(named("draft").unwrap(), Path::new("/p/target/components/draft.wasm"));

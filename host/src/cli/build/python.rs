@@ -25,6 +25,7 @@ struct Manifest {
 #[derive(Deserialize)]
 struct Named {
     name: Option<String>,
+    version: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -49,9 +50,9 @@ pub fn project(dir: &Path) -> Result<Project, BuildError> {
     let wrong = |what: String| BuildError::Manifest { file: path.clone(), what };
     let manifest: Manifest = toml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     let Settings { module, target } = manifest.tool.holdpoint;
-    let name = manifest.project.and_then(|project| project.name);
+    let named = manifest.project.map_or((None, None), |project| (project.name, project.version));
     let entry = |name: &str| module.unwrap_or_else(|| name.replace(['-', '.'], "_"));
-    let project = Project::new(dir, LANGUAGE.manifest(), name, entry, target.as_deref())?;
+    let project = Project::new(dir, LANGUAGE.manifest(), named, entry, target.as_deref())?;
     let module = &project.entry;
     if TAKEN.contains(&module.as_str()) {
         return Err(wrong(format!(
@@ -84,10 +85,18 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
     }
     let tool = tools.python(progress)?;
     progress.step(format!("building {} with componentize-py {}", project.name, tools::COMPONENTIZE_PY));
+    let about = work.join("about");
+    let text =
+        |text: Option<&str>| text.map_or("None".to_owned(), |text| serde_json::Value::from(text).to_string());
+    let lines =
+        format!("NAME = {}\nVERSION = {}\n", text(Some(&project.name)), text(project.version.as_deref()));
+    fs::create_dir_all(&about).map_err(file("create", &about))?;
+    let module = about.join("holdpoint_project.py");
+    fs::write(&module, lines).map_err(file("write", &module))?;
     let mut command = Command::new(tool.join("bin/componentize-py"));
     command.current_dir(&project.dir).arg("-q").arg("-d").arg(&contract).args(["-w", "node", "componentize"]);
     // In this order: what the project brings along comes before what this program carries.
-    for place in [project.dir.clone(), project.dir.join("vendor"), kit.join("python")] {
+    for place in [project.dir.clone(), project.dir.join("vendor"), kit.join("python"), about] {
         if place.is_dir() {
             command.arg("-p").arg(place);
         }
