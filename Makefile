@@ -7,23 +7,33 @@
 HOLDPOINT := $(or $(CARGO_TARGET_DIR),target)/debug/holdpoint
 NODES := $(dir $(wildcard guests/*/Cargo.toml))
 TEST_NODES := $(dir $(wildcard tests/guests/*/Cargo.toml))
+OTHER_NODES := $(dir $(wildcard guests/*/pyproject.toml guests/*/package.json tests/languages/*/p*))
+# Where the tests look for compiled components, and for the tools of Python and JavaScript.
+TEST_CACHE := $(or $(CARGO_TARGET_DIR),target)/tmp/components-compiled
 
 .PHONY: help
 help:
 	@echo "make demo     the main job, from a run that is killed to the answer (ARGS=--yes: asks nobody)"
+	@echo "make demo-mixed   the same, with nodes in three languages"
 	@echo "make test     all tests"
 	@echo "make lint     formatting and lints"
 	@echo "make soak     random graphs with random crashes, until stopped or until one ends otherwise than it must"
 	@echo "make bench    what a pause and a resume cost, beside what they must cost"
 	@echo "make host     the program: $(HOLDPOINT)"
 	@echo "make guests   the example nodes: target/components"
+	@echo "make languages   the nodes in Python and JavaScript: target/components"
 
 .PHONY: demo
 demo: guests
 	$(HOLDPOINT) demo $(ARGS)
 
+# The same desk with nodes in JavaScript, Python and Rust.
+.PHONY: demo-mixed
+demo-mixed: guests languages
+	$(HOLDPOINT) demo --cache $(TEST_CACHE) --graph guests/issue-desk-mixed.toml $(ARGS)
+
 .PHONY: test
-test: guests
+test: guests languages
 	$(HOLDPOINT) build $(TEST_NODES)
 	cargo test
 
@@ -56,3 +66,9 @@ toolchain:
 .PHONY: guests
 guests: host toolchain
 	$(HOLDPOINT) build $(NODES)
+
+# Compiled where the tests will look: an interpreter takes half a minute.
+.PHONY: languages
+languages: host
+	.ci/languages
+	$(HOLDPOINT) build --cache $(TEST_CACHE) $(sort $(OTHER_NODES))

@@ -10,10 +10,3 @@ wit_bindgen::generate!({
     export_macro_name: "export_node",
     default_bindings_module: "::holdpoint_guest::bindings",
 });
-
-/// Comes before every host call, since the generated stand-ins for other targets abort without a word.
-pub(crate) fn need_host() {
-    if cfg!(not(target_family = "wasm")) {
-        panic!("a host call outside of a component: there is no host here to answer it");
-    }
-}

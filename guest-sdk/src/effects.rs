@@ -3,11 +3,7 @@ use std::{error::Error, fmt};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::{
-    NodeError,
-    bindings::{holdpoint::node::effects as wit, need_host},
-    json,
-};
+use crate::{NodeError, bindings::holdpoint::node::effects as wit, host, json};
 
 /// Why an effect was not done, or is not known to be done, or not understood.
 ///
@@ -109,8 +105,7 @@ pub fn effect<T: DeserializeOwned>(
 ) -> Result<T, EffectError> {
     let input = json::to_text(input)
         .map_err(|why| EffectError::Invalid(format!("the input cannot be written as JSON: {why}")))?;
-    need_host();
-    let outcome = wit::perform(name, idempotency_key, &input).map_err(EffectError::from_wit)?;
+    let outcome = host::perform(name, idempotency_key, &input).map_err(EffectError::from_wit)?;
     let outcome = value_of(&outcome);
     json::from_value(&outcome).map_err(|why| EffectError::Unreadable { message: why.to_string(), outcome })
 }

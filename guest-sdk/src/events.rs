@@ -2,11 +2,7 @@
 
 use serde::Serialize;
 
-use crate::{
-    NodeError,
-    bindings::{holdpoint::node::events as wit, need_host},
-    json,
-};
+use crate::{NodeError, host, json};
 
 /// Show a value to whoever watches: progress, a token of a reply, a half-made draft.
 ///
@@ -22,7 +18,6 @@ use crate::{
 pub fn emit(event: &(impl Serialize + ?Sized)) -> Result<(), NodeError> {
     let event = json::to_text(event)
         .map_err(|why| NodeError::fail(format!("an event cannot be written as JSON: {why}")))?;
-    need_host();
-    wit::emit(&event);
+    host::emit(&event);
     Ok(())
 }

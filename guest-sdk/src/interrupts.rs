@@ -2,11 +2,7 @@ use std::time::Duration;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{
-    NodeError,
-    bindings::{holdpoint::node::interrupts as wit, need_host},
-    json,
-};
+use crate::{NodeError, bindings::holdpoint::node::interrupts as wit, host, json};
 
 /// What to ask, and what counts as an answer.
 ///
@@ -91,8 +87,7 @@ impl<T: Serialize> From<T> for Question {
 /// ```
 pub fn interrupt<T: DeserializeOwned>(question: impl Into<Question>) -> Result<T, NodeError> {
     let question = question.into().into_wit()?;
-    need_host();
-    read(&wit::interrupt(&question))
+    read(&host::interrupt(&question))
 }
 
 /// Ask several questions at once, and stop here until all are answered.
@@ -111,8 +106,7 @@ pub fn interrupt_all<T: DeserializeOwned>(
 ) -> Result<Vec<T>, NodeError> {
     let questions: Vec<_> =
         questions.into_iter().map(|question| question.into().into_wit()).collect::<Result<_, _>>()?;
-    need_host();
-    wit::interrupt_all(&questions).iter().map(|answer| read(answer)).collect()
+    host::interrupt_all(&questions).iter().map(|answer| read(answer)).collect()
 }
 
 fn read<T: DeserializeOwned>(answer: &str) -> Result<T, NodeError> {

@@ -6,6 +6,8 @@
 //!
 //! # Your first node
 //!
+//! `holdpoint new approve --lang rust` makes a crate like this one, with this SDK in its `vendor/`.
+//!
 //! ```toml
 //! # Cargo.toml
 //! [package]
@@ -152,11 +154,30 @@
 //!
 //! # Tests
 //!
-//! The function stays an ordinary function. On your own machine's target it compiles, and a test may call
-//! it, as long as it does not get to a host call: there is no host, and the call panics.
+//! The function stays an ordinary function, and `cargo test` runs it on your own machine, without a
+//! component. Where it gets to a host call, a [`testing::Script`] plays the host: it answers, does effects,
+//! runs the node again from its beginning after each answer, and fails the test where the second pass differs
+//! from the first.
+//!
+//! ```
+//! use holdpoint_guest::{prelude::*, testing::Script};
+//! # #[derive(Deserialize)] struct Input { cents: u32 }
+//! # #[node(reads = ["cents"], writes = ["refunded"])]
+//! # fn refund(input: Input) -> Result<Value, NodeError> {
+//! #     let refunded: bool = interrupt(json!({ "refund": input.cents }))?;
+//! #     Ok(json!({ "refunded": refunded }))
+//! # }
+//!
+//! let ran = Script::new().answer(true).run(|| refund(Input { cents: 1200 }));
+//! assert_eq!(ran.questions[0].payload, json!({ "refund": 1200 }));
+//! assert_eq!(ran.returned.unwrap().unwrap(), json!({ "refunded": true }));
+//! ```
 
 #[doc(hidden)]
 pub mod bindings;
+mod host;
+
+mod approval;
 mod context;
 mod effects;
 mod errors;
@@ -167,7 +188,10 @@ pub mod log;
 mod node;
 mod outcome;
 pub mod steering;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
 
+pub use approval::{Action, Approval, Decision, approve};
 pub use context::Context;
 pub use effects::{EffectError, effect};
 pub use errors::{Fail, Failure, NodeError, Retry};
@@ -191,8 +215,8 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 
     pub use crate::{
-        Context, EffectError, Fail, NodeError, Outcome, Question, Retry, effect, events, interrupt,
-        interrupt_all, log, node, steering,
+        Action, Approval, Context, Decision, EffectError, Fail, NodeError, Outcome, Question, Retry, approve,
+        effect, events, interrupt, interrupt_all, log, node, steering,
     };
 }
 

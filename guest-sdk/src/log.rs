@@ -4,7 +4,7 @@
 //! A line is written once: not again while a resumed node goes over what it did before. Long lines and
 //! talkative nodes are cut off, and the log says so.
 
-use crate::bindings::{holdpoint::node::log as wit, need_host};
+use crate::{bindings::holdpoint::node::log as wit, host};
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,8 +26,7 @@ pub fn write(level: Level, message: &str) {
         Level::Warn => wit::Level::Warn,
         Level::Error => wit::Level::Error,
     };
-    need_host();
-    wit::write(level, message);
+    host::write(level, message);
 }
 
 macro_rules! levels {

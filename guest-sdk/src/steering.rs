@@ -1,6 +1,6 @@
 //! What people added beside their answers.
 
-use crate::bindings::{holdpoint::node::steering as wit, need_host};
+use crate::host;
 
 /// One instruction, as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +27,7 @@ pub struct Instruction {
 /// # Ok(()) }
 /// ```
 pub fn instructions() -> Vec<Instruction> {
-    need_host();
-    wit::instructions()
+    host::instructions()
         .into_iter()
         .map(|given| Instruction { actor: given.actor, text: given.text })
         .collect()

@@ -40,3 +40,6 @@ mod determinism;
 mod replaying;
 mod verify;
 mod offshoots;
+mod conformance;
+mod languages;
+mod trying;

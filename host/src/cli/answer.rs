@@ -28,7 +28,7 @@ pub fn commands(shell: &Shell, thread: &ThreadId, question: &PendingInterrupt) -
 }
 
 /// Answers that the schema takes, as JSON text; where none can be told, a word for it.
-fn examples(schema: Option<&Value>) -> Vec<String> {
+pub fn examples(schema: Option<&Value>) -> Vec<String> {
     let Some(schema) = schema else {
         return vec![ANYTHING.to_owned()];
     };

@@ -43,13 +43,8 @@ impl Failure {
             Self::Engine(error) => of_engine(error),
             Self::Argument(_) => Exit::Usage,
             Self::NotThere(_) => Exit::Refused,
-            Self::Build(error) => match error {
-                BuildError::NoCrate { .. }
-                | BuildError::NotANode { .. }
-                | BuildError::NoNodes { .. }
-                | BuildError::OneFile { .. } => Exit::Usage,
-                _ => Exit::Failed,
-            },
+            Self::Build(error) if error.is_misuse() => Exit::Usage,
+            Self::Build(_) => Exit::Failed,
             Self::Stopped(_) => Exit::Stopped,
             Self::Host(_) => Exit::Failed,
         }

@@ -138,7 +138,7 @@ pub fn refusal(error: EngineError) -> Result<ErrorRecord, Failure> {
 }
 
 /// What it imports and exports, as far as it can be read.
-fn names(bytes: &[u8]) -> (Vec<String>, Vec<String>) {
+pub fn names(bytes: &[u8]) -> (Vec<String>, Vec<String>) {
     let (mut imports, mut exports) = (BTreeSet::new(), BTreeSet::new());
     let mut depth = 0;
     for payload in Parser::new(0).parse_all(bytes) {

@@ -13,6 +13,7 @@ mod fork;
 mod history;
 mod inspect;
 mod install;
+mod new;
 mod pending;
 mod prune;
 mod resume;
@@ -22,6 +23,7 @@ mod show;
 mod state;
 mod steer;
 mod threads;
+mod r#try;
 mod upgrade;
 mod verify;
 
@@ -32,6 +34,7 @@ mod failpoints;
 mod failure;
 mod input;
 mod inspect_graph;
+mod kit;
 mod prose;
 mod screen;
 mod stop;
@@ -87,20 +90,11 @@ Start a run:              holdpoint run graph.toml --thread support-123 --input 
 What waits for an answer: holdpoint pending
 Answer it:                holdpoint resume --thread support-123 '{\"approved\": true}'
 How a thread stands:      holdpoint show --thread support-123
-Build your own nodes:     holdpoint build path/to/node
+Write your own node:      holdpoint new my-node --lang python
 
 Everything is kept in ./holdpoint.db, or where --db says. Every command takes --json.
 `holdpoint --help` lists all commands, `holdpoint COMMAND --help` explains one.
 ";
-
-const BUILD_ABOUT: &str = "\
-Build nodes written in Rust into components.
-
-DIR is the folder of a crate, or of a workspace whose nodes are all built. The components are written to
-target/components, where a graph can name them. This needs cargo and the target wasm32-wasip2
-(`rustup target add wasm32-wasip2`); where something is missing, the error says how to get it.
-
-    holdpoint build nodes/classify nodes/draft";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
@@ -152,9 +146,15 @@ enum Command {
     /// Change the graph of a run that waits
     #[command(long_about = upgrade::ABOUT)]
     Upgrade(upgrade::Args),
-    /// Build nodes written in Rust into components
-    #[command(long_about = BUILD_ABOUT)]
+    /// Make a node to start from, in Rust, Python or JavaScript
+    #[command(long_about = new::ABOUT)]
+    New(new::Args),
+    /// Build nodes into components
+    #[command(long_about = build::ABOUT)]
     Build(build::Args),
+    /// Run one node without a graph, and answer its questions here
+    #[command(long_about = r#try::ABOUT)]
+    Try(r#try::Args),
     /// Tell what a component or a graph's nodes import, declare, weigh and are granted, and what is refused
     #[command(long_about = inspect::ABOUT)]
     Inspect(inspect::Args),
@@ -280,22 +280,15 @@ impl Command {
             Self::Prune(args) => prune::run(args, shell).await,
             Self::Delete(args) => delete::run(args, shell).await,
             Self::State(command) => state::run(command, shell).await,
-            Self::Build(args) => build_nodes(args).await,
+            Self::New(args) => new::run(args, shell).await,
+            Self::Build(args) => build::run(args, shell).await,
+            Self::Try(args) => r#try::run(args, shell).await,
             Self::Inspect(args) => inspect::run(args, shell).await,
             Self::Verify(args) => verify::run(args, shell).await,
             Self::Install(args) => install::run(args, shell).await,
             Self::Demo(args) => demo::run(args, shell).await,
         }
     }
-}
-
-/// `build` itself knows nothing of hosts, digests or documents.
-async fn build_nodes(args: build::Args) -> Result<Said, Failure> {
-    let digest = |bytes: &[u8]| crate::model::Digest::of(bytes).to_string();
-    let built = tokio::task::spawn_blocking(move || build::build(&args, digest)).await;
-    let built = built.map_err(|error| Failure::Host(format!("the build broke off: {error}")))??;
-    let lines: Vec<String> = built.iter().map(|built| format!("{built}\n")).collect();
-    Ok(Said::new(Exit::Completed, &json!({ "components": built }), lines.concat()))
 }
 
 /// What clap has to say: help and version, or what is wrong with the command.

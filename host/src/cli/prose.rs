@@ -116,10 +116,13 @@ pub fn error_text(error: &ErrorRecord) -> String {
     };
     let mut text = format!("\n{} {}\n", style(kind).red(), harmless(&error.message));
     // Which task it was, the node says for short.
-    for (key, value) in
-        error.more.iter().filter(|(key, _)| !["node", "task_id", "stderr"].contains(&key.as_str()))
-    {
-        let _ = writeln!(text, "    {key}: {}", short(value));
+    let apart = ["node", "task_id", "stderr"];
+    for (key, value) in error.more.iter().filter(|(key, _)| !apart.contains(&key.as_str())) {
+        match value.get("stack").and_then(Value::as_str) {
+            // Of an error that nobody in the node caught: where it was.
+            Some(stack) => text.push_str(&indented(&harmless(&clip(stack, PAYLOAD_CHARS_MAX)))),
+            None => drop(writeln!(text, "    {key}: {}", short(value))),
+        }
     }
     if let Some(stderr) = error.more.get("stderr").and_then(Value::as_str) {
         // The reason stands at the end.
@@ -262,6 +265,15 @@ mod tests {
         let error = ErrorRecord::limit("fuel", 7, "out of fuel").with("node", "draft");
         assert_eq!(error.kind, Kind::Limit);
         assert_eq!(error_text(&error), "\nlimit (draft): out of fuel\n    limit: \"fuel\"\n    value: 7\n");
+    }
+
+    #[test]
+    fn an_error_that_nobody_caught_shows_where_it_was() {
+        let detail =
+            json!({ "exception": "ValueError", "stack": "Traceback\n  File \"a.py\", line 7\u{1b}" });
+        let error = ErrorRecord::new(Kind::NodeFailed, "ValueError: no").with("detail", detail);
+        let text = error_text(&error);
+        assert!(text.ends_with("    Traceback\n      File \"a.py\", line 7\\u{1b}\n"), "{text}");
     }
 
     #[test]

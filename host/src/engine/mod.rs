@@ -30,6 +30,7 @@ mod watch;
 pub mod verify;
 mod clock;
 mod error;
+mod trial;
 
 pub use clock::Clock;
 pub use effects::{EffectFailure, EffectRequest};
@@ -42,4 +43,5 @@ pub use state::StateUpdate;
 pub use sweep::Swept;
 pub use threads::WhileRunning;
 pub use upgrade::{Cut, Misfit, Upgrade};
+pub use trial::{Cost, Trial, Turn};
 pub use watch::{Watched, Watcher};
