@@ -483,3 +483,37 @@ async fn a_child_whose_last_question_is_gone_goes_on_also_after_a_crash() {
     assert_eq!(failed(&ended), Kind::NodeFailed);
     assert_eq!(ended.interrupts, []);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn child_runs_are_bounded_all_levels_together() {
+    let world = World::new();
+    let limits = holdpoint::model::Limits { child_runs: 6, ..Default::default() };
+    let host = world.builder().limits(limits).database(world.db()).open().await.unwrap();
+    // Each level sends what is below it as many jobs as it is told.
+    let fan = |below: holdpoint::model::Digest| {
+        let mut spec = scripted(&["w"]).node("z", subgraph(below));
+        let w = spec.nodes.remove("w").unwrap().routes(&[("z", "z")]);
+        spec.node("w", w)
+    };
+    let leaf = host.compile(&scripted(&["x"])).await.unwrap().digest();
+    let middle = host.compile(&fan(leaf)).await.unwrap().digest();
+    let graph = host.compile(&fan(middle)).await.unwrap();
+    let jobs = |count: usize| vec![json!({ "send": { "label": "z", "arg": {} } }); count];
+    for (outer, inner, fits) in [(2, 3, true), (6, 1, true), (2, 4, false), (7, 1, false)] {
+        let ops = json!({ "w": jobs(outer), "z/w": jobs(inner), "z/z/x": [{ "put": { "c": 1 } }] });
+        let thread = format!("t{outer}x{inner}");
+        let execution = graph.invoke(on(&thread), script(ops)).await.unwrap();
+        if fits {
+            completed(execution);
+            assert_eq!(graph.state(on(&thread)).await.unwrap()["c"], json!(outer * inner));
+        } else {
+            assert_eq!(failed(&execution), Kind::Limit);
+            let error = execution.error.unwrap();
+            assert_eq!(
+                (&error.more["limit"], &error.more["value"]),
+                (&json!("child_runs"), &json!(6)),
+                "{error}"
+            );
+        }
+    }
+}

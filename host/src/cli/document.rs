@@ -113,7 +113,12 @@ impl Document {
 
     /// The pause as the refusal saw it, with the refusal as the error.
     pub fn refused(self, refused: &Refused) -> Self {
-        let error = Some(refused.error.clone());
+        // The document has the latest run and checkpoint; its step goes with the error.
+        let error = match refused.step {
+            Some(step) => refused.error.clone().with("step", step),
+            None => refused.error.clone(),
+        };
+        let error = Some(error);
         match refused.run_id {
             None => Self { error, ..self },
             Some(run_id) => Self {

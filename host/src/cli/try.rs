@@ -264,12 +264,10 @@ async fn compiled(
     };
     shell.screen.busy(format!("compiling {} ({} kB)", path.display(), bytes.len().div_ceil(1000)));
     let (tenant, limits) = (tenant(), Limits::default());
-    let options =
-        SandboxOptions { cache_dir: shell.cache(), compiler: compiler(), limits: limits.clone() };
+    let options = SandboxOptions { cache_dir: shell.cache(), compiler: compiler(), limits: limits.clone() };
     let sandbox = Sandbox::new(options).map_err(refused)?;
     sandbox.check(&bytes, &limits).map_err(invalid)?;
-    let component =
-        sandbox.compile((&tenant, &limits), Digest::of(&bytes), bytes).await.map_err(refused)?;
+    let component = sandbox.compile((&tenant, &limits), Digest::of(&bytes), bytes).await.map_err(refused)?;
     let info = sandbox.describe((&tenant, &limits), &component).await.map_err(refused)?;
     shell.screen.rest();
     Ok((sandbox, component, info))

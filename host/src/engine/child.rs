@@ -35,6 +35,13 @@ impl Run {
             );
             return Ok(Err(ErrorRecord::limit("subgraph_depth", limit.into(), what)));
         }
+        let (width, limit) = (self.width_below(), invocation.limits.child_runs);
+        if width > limit as usize {
+            let what = format!(
+                "node {node_id} and its like would be {width} child runs at once; {limit} are the most (child_runs)"
+            );
+            return Ok(Err(ErrorRecord::limit("child_runs", limit.into(), what)));
+        }
         let graph = invocation.shared.graph(&invocation.tenant, *graph).await.map_err(Ended::Engine)?;
         let given = node.reads.iter().filter_map(|(own, channel)| {
             let (own, _) = graph.channels.get_key_value(own.as_str())?;
@@ -76,7 +83,10 @@ impl Run {
         if begun.is_err() {
             self.slots[i].row.child = None;
         }
-        Ok(begun.map(Box::new))
+        Ok(begun.map(|mut run| {
+            run.width = width;
+            Box::new(run)
+        }))
     }
 
     /// A child run came to its end, or to where it waits.

@@ -42,6 +42,6 @@ pub use http::Egress;
 pub use state::StateUpdate;
 pub use sweep::Swept;
 pub use threads::WhileRunning;
-pub use upgrade::{Cut, Misfit, Upgrade};
 pub use trial::{Cost, Trial, Turn};
+pub use upgrade::{Cut, Misfit, Upgrade};
 pub use watch::{Watched, Watcher};

@@ -17,7 +17,8 @@ use super::task::{Fault, Invocation, TaskOutside, path_of, take_journal};
 use super::watch::Watched;
 use crate::model::channel::Change;
 use crate::model::checkpoint::{
-    CheckpointKind, CheckpointRow, Finish, InterruptRow, Plan, Routed, RunRow, TaskRow, TaskState, Version,
+    CheckpointKind, CheckpointRow, Finish, InterruptRow, Plan, PlannedTask, Routed, RunRow, TaskRow,
+    TaskState, Version,
 };
 use crate::model::compile::{CompiledGraph, CompiledNode, Work};
 use crate::model::error::{ErrorRecord, Kind};
@@ -51,6 +52,8 @@ pub struct Run {
     pub row: RunRow,
     /// From the root run to this one.
     pub path: Vec<RunId>,
+    /// How many such runs there may be at once: see `Limits::child_runs`.
+    pub width: usize,
     boundary: Boundary,
     /// Its latest checkpoint.
     head: CheckpointId,
@@ -100,6 +103,7 @@ impl Run {
             invocation,
             graph,
             row,
+            width: 1,
             channels,
             given: BTreeMap::new(),
             slots: Vec::new(),
@@ -129,7 +133,7 @@ impl Run {
     /// A run that was left: paused, failed, or by a process that died. With those below it.
     pub fn reopen(
         invocation: Arc<Invocation>,
-        above: Vec<RunId>,
+        (above, width): (Vec<RunId>, usize),
         snapshot: RunSnapshot,
     ) -> BoxFuture<'static, Result<Self, super::EngineError>> {
         Box::pin(async move {
@@ -150,6 +154,7 @@ impl Run {
                 row: snapshot.run,
                 graph,
                 path,
+                width,
                 invocation,
             };
             let mut slots = run.fresh_slots();
@@ -166,7 +171,8 @@ impl Run {
             }
             for child in snapshot.children {
                 let id = child.run.run;
-                let child = Self::reopen(run.invocation.clone(), run.path.clone(), child).await?;
+                let above = (run.path.clone(), run.width_below());
+                let child = Self::reopen(run.invocation.clone(), above, child).await?;
                 if let Some(slot) = slots.iter_mut().find(|slot| slot.row.child == Some(id)) {
                     slot.child = Some(Box::new(child));
                 }
@@ -258,6 +264,12 @@ impl Run {
     /// A boundary that somebody else than the tasks of this one makes.
     pub async fn step_to(&mut self, plan: Plan, changes: BTreeMap<ChannelName, Change>, writes: Vec<Write>) {
         self.move_on(plan, changes, RunStatus::Running, writes).await;
+    }
+
+    /// Of the child runs of its present step. It hangs on plans alone, so it is the same whenever it is asked.
+    pub fn width_below(&self) -> usize {
+        let is_run = |task: &&PlannedTask| matches!(self.graph.nodes[&task.node].work, Work::Subgraph { .. });
+        self.width.saturating_mul(self.plan().tasks.iter().filter(is_run).count())
     }
 
     pub fn plan(&self) -> &Plan {

@@ -101,7 +101,7 @@ impl Session {
         invocation: Arc<Invocation>,
         snapshot: ThreadSnapshot,
     ) -> Result<Self, super::EngineError> {
-        let root = Run::reopen(invocation.clone(), Vec::new(), snapshot.root).await?;
+        let root = Run::reopen(invocation.clone(), (Vec::new(), 1), snapshot.root).await?;
         Ok(Self { invocation, root, request: None })
     }
 

@@ -49,6 +49,8 @@ pub struct Limits {
     pub steps: u32,
     /// Tasks of one step.
     pub step_tasks: u32,
+    /// Child runs that may be open at once: the subgraph tasks of a step, times those of the steps above it.
+    pub child_runs: u32,
     /// Subgraphs within subgraphs.
     pub subgraph_depth: u32,
     /// A component's file.
@@ -90,6 +92,7 @@ impl Default for Limits {
             interrupts: 1_000,
             steps: 10_000,
             step_tasks: 1_000,
+            child_runs: 1_000,
             subgraph_depth: 16,
             component_bytes: 64 * MIB,
             tasks_at_once: 64,
