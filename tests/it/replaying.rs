@@ -192,5 +192,6 @@ fn whatever_a_node_does_in_whatever_order_replays() {
         Ok(())
     });
     ran.unwrap();
-    assert!(calls.get() > 60, "programs that do something: {}", calls.get());
+    // Some 90 as a rule; many programs end at their first op.
+    assert!(calls.get() > 20, "calls of all programs: {}", calls.get());
 }
