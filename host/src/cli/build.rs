@@ -265,6 +265,10 @@ fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
     for variable in HANDED_DOWN {
         command.env_remove(variable);
     }
+    // Build scripts of a stranger's crate run as whoever builds.
+    for (variable, _) in std::env::vars_os().filter(|(variable, _)| super::secrets::is_secret(variable)) {
+        command.env_remove(variable);
+    }
     command
 }
 

@@ -12,8 +12,8 @@ use super::error::{StoreError, is_constraint};
 use super::reader::Sql;
 use super::writer::Content;
 use super::{
-    Committed, Tally, channels, checkpoints, components, effects, inputs, interrupts, journal, requests,
-    runs, steering,
+    Committed, Tally, channels, checkpoints, components, effects, faults, inputs, interrupts, journal,
+    requests, runs, steering,
 };
 use super::{sql, tasks};
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, RunRow};
@@ -111,7 +111,7 @@ fn injected() -> Result<(), Stop> {
         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
         Err(Stop::Failed(sqlx::Error::Io(full)))
     });
-    Ok(())
+    Ok(faults::operation()?)
 }
 
 /// Makes a batch true, or says why not; the caller holds the savepoint.

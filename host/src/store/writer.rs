@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::batch::Batch;
 use super::error::{CommitError, StoreError, is_busy};
 use super::write::{self, Stop};
-use super::{Committed, Tally};
+use super::{Committed, Tally, faults};
 use crate::model::ids::{Digest, TenantId, Timestamp};
 use crate::model::json::Json;
 
@@ -121,6 +121,7 @@ impl Writer {
             Some(connection) => connection,
             none => none.insert(self.options.connect().await?),
         };
+        faults::operation()?;
         // Immediate: a transaction that becomes a writer later can be refused in its middle.
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         let mut ends = Vec::with_capacity(group.len());
@@ -143,9 +144,11 @@ impl Writer {
             return Ok(ends);
         }
         fail_point!("store::before_commit");
+        faults::operation()?;
         transaction.commit().await?;
         self.tally.commit();
         fail_point!("store::after_commit");
+        faults::operation()?;
         Ok(ends)
     }
 }
