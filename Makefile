@@ -13,7 +13,7 @@ help:
 	@echo "make demo     the main job, from a run that is killed to the answer (ARGS=--yes: asks nobody)"
 	@echo "make test     all tests"
 	@echo "make lint     formatting and lints"
-	@echo "make soak     random graphs with random crashes, until stopped or until one ends otherwise than it must"
+	@echo "make soak     random graphs, crashes and kills, until stopped or until one ends otherwise than it must"
 	@echo "make bench    what a pause and a resume cost, beside what they must cost"
 	@echo "make host     the program: $(HOLDPOINT)"
 	@echo "make guests   the example nodes: target/components"
@@ -31,7 +31,7 @@ test: guests
 .PHONY: soak
 soak: guests
 	$(HOLDPOINT) build $(TEST_NODES)
-	HOLDPOINT_TEST_SOAK=1 cargo test --test it -- --nocapture i50_
+	HOLDPOINT_TEST_SOAK=1 cargo test --test it -- --nocapture i50_ kills::
 
 .PHONY: lint
 lint:
