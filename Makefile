@@ -13,6 +13,7 @@ help:
 	@echo "make demo     the main job, from a run that is killed to the answer (ARGS=--yes: asks nobody)"
 	@echo "make test     all tests"
 	@echo "make lint     formatting and lints"
+	@echo "make deny     licences, sources and advisories of all that is built in; needs cargo-deny"
 	@echo "make soak     random graphs, crashes and kills, until stopped or until one ends otherwise than it must"
 	@echo "make bench    what a pause and a resume cost, beside what they must cost"
 	@echo "make host     the program: $(HOLDPOINT)"
@@ -37,6 +38,13 @@ soak: guests
 lint:
 	cargo fmt --all --check
 	cargo clippy --all-targets -- --deny warnings
+
+# The advisories are fetched, unless ADVISORIES=--disable-fetch says that they are there already.
+.PHONY: deny
+deny:
+	@cargo deny --version || { echo "make deny needs cargo-deny: cargo install --locked cargo-deny"; exit 1; }
+	cargo deny --offline check bans licenses sources
+	cargo deny check $(ADVISORIES) advisories
 
 .PHONY: bench
 bench: guests

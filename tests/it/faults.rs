@@ -16,19 +16,22 @@ use crate::errand;
 use crate::invariants::Witness;
 use crate::world::*;
 
-/// Set in the child process: fail points hold for all of it.
+/// Set in the child process, since fail points hold for all of it: how often the operation fails, and which
+/// share of the operations is this child's.
 const CHILD: &str = "HOLDPOINT_TEST_FAULTS";
 const TEST: &str = "faults::a_fault_at_any_operation_of_the_store_changes_nothing_about_the_end";
+const SHARES: usize = 2;
 const POINT: &str = "store::operation";
 
 #[test]
 fn a_fault_at_any_operation_of_the_store_changes_nothing_about_the_end() {
-    if let Ok(how) = std::env::var(CHILD) {
+    if let Ok(child) = std::env::var(CHILD) {
+        let (how, share) = child.split_once('/').unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        return runtime.block_on(sweep(&how));
+        return runtime.block_on(sweep(how, share.parse().unwrap()));
     }
-    let children = ["once", "from then on"].map(|how| {
+    let children = ["once/0", "once/1", "from then on/0", "from then on/1"].map(|how| {
         let mut child = Process::new(std::env::current_exe().unwrap());
         child.args(["--exact", TEST, "--nocapture"]).env(CHILD, how);
         (how, std::thread::spawn(move || child.output().unwrap()))
@@ -40,7 +43,7 @@ fn a_fault_at_any_operation_of_the_store_changes_nothing_about_the_end() {
     }
 }
 
-async fn sweep(how: &str) {
+async fn sweep(how: &str, share: usize) {
     // What is common to all is made once.
     let template = World::new();
     let errands = Errands::open(&template).await.unwrap();
@@ -58,7 +61,7 @@ async fn sweep(how: &str) {
     assert!(operations > 50, "{operations}");
 
     let mut seen = 0;
-    for n in 0.. {
+    for n in (share..).step_by(SHARES) {
         let action = match how {
             "once" => format!("{n}*off->1*return->off"),
             _ => format!("{n}*off->return"),
@@ -72,7 +75,7 @@ async fn sweep(how: &str) {
         assert!(n < operations * 2, "{n} of {operations}");
     }
     println!("every operation failed: {operations} of them, {seen} errors");
-    assert!(seen >= operations / 2, "{seen} of {operations}");
+    assert!(seen >= operations / SHARES / 2, "{seen} of {operations}");
 }
 
 /// A host that can do the errand.
@@ -152,7 +155,7 @@ async fn disturbed(template: &World, n: usize, action: Option<&str>) -> usize {
             Ok(open) => {
                 let next = open.next(&mut given).await;
                 // Every other time the host that saw the error goes on, else another one.
-                if next.is_ok() || n % 2 == 0 {
+                if next.is_ok() || n / SHARES % 2 == 0 {
                     errands = Some(open);
                 }
                 next

@@ -34,6 +34,7 @@ mod races;
 mod payloads;
 mod disk;
 mod faults;
+mod fuzz;
 mod effects;
 mod secrets;
 mod replay;
