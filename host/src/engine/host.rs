@@ -189,7 +189,7 @@ impl HostBuilder {
     }
 
     pub async fn open(self) -> Result<Host, EngineError> {
-        self.secrets.check()?;
+        self.secrets.check().map_err(|what| Refused::plain(Kind::Invalid, what))?;
         let store = match &self.db {
             Some(path) => Some(Store::open(path).await?),
             None => None,
