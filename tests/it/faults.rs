@@ -155,7 +155,7 @@ async fn disturbed(template: &World, n: usize, action: Option<&str>) -> usize {
             Ok(open) => {
                 let next = open.next(&mut given).await;
                 // Every other time the host that saw the error goes on, else another one.
-                if next.is_ok() || n / SHARES % 2 == 0 {
+                if next.is_ok() || (n / SHARES).is_multiple_of(2) {
                     errands = Some(open);
                 }
                 next
