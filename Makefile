@@ -17,7 +17,8 @@ help:
 	@echo "make demo-mixed   the same, with nodes in three languages"
 	@echo "make test     all tests"
 	@echo "make lint     formatting and lints"
-	@echo "make soak     random graphs with random crashes, until stopped or until one ends otherwise than it must"
+	@echo "make deny     licences, sources and advisories of all that is built in; needs cargo-deny"
+	@echo "make soak     random graphs, crashes and kills, until stopped or until one ends otherwise than it must"
 	@echo "make bench    what a pause and a resume cost, beside what they must cost"
 	@echo "make host     the program: $(HOLDPOINT)"
 	@echo "make guests   the example nodes: target/components"
@@ -41,12 +42,19 @@ test: guests languages
 .PHONY: soak
 soak: guests
 	$(HOLDPOINT) build $(TEST_NODES)
-	HOLDPOINT_TEST_SOAK=1 cargo test --test it -- --nocapture i50_
+	HOLDPOINT_TEST_SOAK=1 cargo test --test it -- --nocapture i50_ kills::
 
 .PHONY: lint
 lint:
 	cargo fmt --all --check
 	cargo clippy --all-targets -- --deny warnings
+
+# The advisories are fetched, unless ADVISORIES=--disable-fetch says that they are there already.
+.PHONY: deny
+deny:
+	@cargo deny --version || { echo "make deny needs cargo-deny: cargo install --locked cargo-deny"; exit 1; }
+	cargo deny --offline check bans licenses sources
+	cargo deny check $(ADVISORIES) advisories
 
 .PHONY: bench
 bench: guests

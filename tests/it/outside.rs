@@ -14,6 +14,7 @@ fn sends_to(url: &str) -> GraphSpec {
         url: url.into(),
         headers: Default::default(),
         timeout_ms: Some(2_000),
+        auth: None,
     };
     scripted(&["n"]).effect("e", EffectSpec { http: Some(http), ..EffectSpec::default() })
 }

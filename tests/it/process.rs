@@ -42,6 +42,7 @@ impl Desk {
             url: format!("http://{}/", service.address),
             headers: BTreeMap::new(),
             timeout_ms: None,
+            auth: None,
         };
         let effect = EffectSpec { http: Some(http), mode, ..EffectSpec::default() };
         let spec: GraphSpec = scripted(&["n"]).effect("e", effect.clone()).effect("f", effect);

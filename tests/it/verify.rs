@@ -111,6 +111,7 @@ async fn every_node_of_a_graph_is_verified_or_the_one_that_is_named() {
         url: "http://127.0.0.1:1/".into(),
         headers: Default::default(),
         timeout_ms: None,
+        auth: None,
     };
     // Where effects go does not matter, since none goes out; `f` has a handler that this program lacks.
     let spec = scripted(&["m", "n"])

@@ -568,6 +568,7 @@ mod tests {
             url: "http://127.0.0.1:1/comments".into(),
             headers: BTreeMap::new(),
             timeout_ms: None,
+            auth: None,
         };
         let effect = EffectSpec { http: Some(http), ..EffectSpec::default() };
         let here = std::env::current_exe().unwrap();

@@ -55,7 +55,7 @@ pub struct Inspection {
 
 pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     // Without a database: whatever it is, it leaves nothing behind but its compiled form.
-    let host = shell.builder().open().await?;
+    let host = shell.builder()?.open().await?;
     if is_graph(&args.target) {
         return inspect_graph::run(&args.target, &host, shell).await;
     }

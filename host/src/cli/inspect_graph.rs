@@ -175,7 +175,10 @@ fn grant(text: &mut String, kind: &str, granted: &Granted) -> std::fmt::Result {
 
 fn sent(name: &str, effect: &EffectSpec) -> String {
     let how = match &effect.http {
-        Some(http) => format!("{} {}", http.method, http.url),
+        Some(http) => {
+            let auth = http.auth.as_ref().map(|auth| format!(", with the secret {}", auth.secret));
+            format!("{} {}{}", http.method, http.url, auth.unwrap_or_default())
+        }
         None => "by a handler of the program that embeds the host".into(),
     };
     let mode = match effect.mode {

@@ -37,6 +37,7 @@ mod inspect_graph;
 mod kit;
 mod prose;
 mod screen;
+mod secrets;
 mod stop;
 
 use std::ffi::OsString;
@@ -197,6 +198,11 @@ struct Options {
     )]
     egress: Vec<String>,
 
+    /// The secrets that effects may name: a TOML file of [[secrets]] with name, host and value, of mode 600. A
+    /// single one can also be a variable HOLDPOINT_SECRET_NAME='HOST VALUE'
+    #[arg(long, global = true, env = "HOLDPOINT_SECRETS", value_name = "FILE")]
+    secrets: Option<PathBuf>,
+
     /// What to log to standard error, such as `holdpoint=debug` or `node=trace`; `node` is what nodes log
     #[arg(
         long,
@@ -330,7 +336,7 @@ impl Shell {
     /// A host over the database, which is made if it is not there.
     async fn host(&self) -> Result<Host, Failure> {
         self.screen.busy("opening");
-        Ok(self.builder().database(&self.options.db).open().await?)
+        Ok(self.builder()?.database(&self.options.db).open().await?)
     }
 
     /// A host over a database that must be there: to look for a thread in a new one is a mistake.
@@ -345,7 +351,7 @@ impl Shell {
         self.host().await
     }
 
-    fn builder(&self) -> HostBuilder {
+    fn builder(&self) -> Result<HostBuilder, Failure> {
         let Options { lease_ms, budget_ms, .. } = self.options;
         let builder =
             Host::builder().settings(Settings { lease_ms, budget_ms }).watcher(self.screen.watcher());
@@ -356,7 +362,10 @@ impl Shell {
         };
         // An empty variable names no address.
         let egress = self.options.egress.iter().filter(|address| !address.is_empty());
-        egress.fold(builder, |builder, address| builder.egress(address))
+        let builder = egress.fold(builder, |builder, address| builder.egress(address));
+        // So is an empty one here no file.
+        let file = self.options.secrets.as_deref().filter(|file| !file.as_os_str().is_empty());
+        secrets::given(builder, file)
     }
 
     /// `None` where the user has no home; the cache is then beside the database.
@@ -430,6 +439,10 @@ fn program(called: Option<&OsString>, options: &Options, typed: impl Fn(&str) ->
     if typed("cache") {
         let cache = options.cache.iter().map(|dir| dir.display().to_string());
         words.extend(cache.flat_map(|dir| ["--cache".to_owned(), dir]));
+    }
+    if typed("secrets") {
+        let file = options.secrets.iter().map(|file| file.display().to_string());
+        words.extend(file.flat_map(|file| ["--secrets".to_owned(), file]));
     }
     if typed("egress") {
         words.extend(options.egress.iter().flat_map(|address| ["--egress".to_owned(), address.clone()]));

@@ -10,7 +10,8 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::host::locked;
-use super::http::{Egress, HttpSender};
+use super::http::{Egress, HttpSender, Unsendable};
+use super::secrets::Secrets;
 use crate::model::checkpoint::{EffectRow, EffectScope};
 use crate::model::compile::CompiledEffect;
 use crate::model::ids::{Digest, TenantId};
@@ -63,19 +64,31 @@ pub enum Unsent {
     /// The operator does not let this graph reach there.
     #[error("{0}")]
     Egress(String),
+    /// The secret that the graph names is not there, or is for somewhere else.
+    #[error("{0}")]
+    Secret(String),
     #[error("its handler panicked")]
     Panicked,
 }
 
+impl From<Unsendable> for Unsent {
+    fn from(unsendable: Unsendable) -> Self {
+        match unsendable {
+            Unsendable::Egress(why) => Self::Egress(why),
+            Unsendable::Secret(why) => Self::Secret(why),
+        }
+    }
+}
+
 impl Handlers {
-    pub fn new(registered: BTreeMap<String, Handler>, egress: Egress) -> Self {
-        Self { registered, http: HttpSender::new(egress) }
+    pub fn new(registered: BTreeMap<String, Handler>, egress: Egress, secrets: Secrets) -> Self {
+        Self { registered, http: HttpSender::new(egress, secrets) }
     }
 
     /// Whether anything would be sent at all; asked before the intent is written.
-    pub fn can_send(&self, name: &str, effect: &CompiledEffect) -> Result<(), Unsent> {
+    pub fn can_send(&self, tenant: &TenantId, name: &str, effect: &CompiledEffect) -> Result<(), Unsent> {
         match &effect.http {
-            Some(http) => self.http.permitted(http).map_err(Unsent::Egress),
+            Some(http) => Ok(self.http.permitted(tenant, http)?),
             None if self.registered.contains_key(name) => Ok(()),
             None => Err(Unsent::NoHandler),
         }
@@ -83,11 +96,12 @@ impl Handlers {
 
     pub async fn send(
         &self,
+        tenant: &TenantId,
         effect: &CompiledEffect,
         request: EffectRequest,
     ) -> Result<Result<Value, EffectFailure>, Unsent> {
         if let Some(http) = &effect.http {
-            return self.http.send(http, &request).await.map_err(Unsent::Egress);
+            return Ok(self.http.send(tenant, http, &request).await?);
         }
         let Some(handler) = self.registered.get(&request.effect) else {
             return Err(Unsent::NoHandler);

@@ -15,8 +15,9 @@ use super::error::EngineError;
 use super::graph::Graph;
 use super::http::Egress;
 use super::queue::{self, Waiting};
+use super::secrets::Secrets;
 use super::watch::{Watched, Watcher};
-use crate::model::compile::{CompileError, CompiledGraph, CompiledNode, NodeInfo};
+use crate::model::compile::{CompileError, CompiledGraph, CompiledNode, NodeInfo, Work};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::graph::GraphSpec;
 use crate::model::ids::{Digest, TenantId, ThreadId};
@@ -71,7 +72,8 @@ pub struct Shared {
     called_off: tokio::sync::broadcast::Sender<(TenantId, ThreadId)>,
     threads: Mutex<ThreadLocks>,
     waiting: mpsc::UnboundedSender<Waiting>,
-    graphs: Mutex<HashMap<Digest, Arc<CompiledGraph>>>,
+    /// By tenant too: a digest that somebody knows gives them nothing.
+    graphs: Mutex<HashMap<(TenantId, Digest), Arc<CompiledGraph>>>,
     infos: Mutex<HashMap<(TenantId, Digest), NodeInfo>>,
 }
 
@@ -85,6 +87,7 @@ pub struct HostBuilder {
     clock: Clock,
     settings: Settings,
     egress: Egress,
+    secrets: Secrets,
     handlers: BTreeMap<String, Handler>,
     watcher: Option<Watcher>,
 }
@@ -155,6 +158,20 @@ impl HostBuilder {
         self
     }
 
+    /// Gives a tenant a secret for one host: `host`, for https on its usual port, or `host:port`, as in the
+    /// URL. A graph's HTTP effect names it (`auth = { secret = "NAME" }`); it is sent to that host, and seen by
+    /// nobody else. A name that is given again takes the later value.
+    pub fn secret(
+        mut self,
+        tenant: TenantId,
+        name: impl Into<String>,
+        host: impl Into<String>,
+        value: impl Into<String>,
+    ) -> Self {
+        self.secrets.insert(tenant, name.into(), host.into(), value.into());
+        self
+    }
+
     /// What carries out the effect of this name, where the graph gives it no `http`.
     pub fn effect<F, Fut>(mut self, name: &str, handler: F) -> Self
     where
@@ -172,6 +189,7 @@ impl HostBuilder {
     }
 
     pub async fn open(self) -> Result<Host, EngineError> {
+        self.secrets.check().map_err(|what| Refused::plain(Kind::Invalid, what))?;
         let store = match &self.db {
             Some(path) => Some(Store::open(path).await?),
             None => None,
@@ -184,7 +202,7 @@ impl HostBuilder {
         let cache_dir = self.cache.clone().or_else(beside);
         let sandbox =
             Sandbox::new(SandboxOptions { cache_dir, compiler: self.compiler, limits: self.limits.clone() })?;
-        let handlers = Handlers::new(self.handlers, self.egress);
+        let handlers = Handlers::new(self.handlers, self.egress, self.secrets);
         let (waiting, words) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             store,
@@ -219,6 +237,7 @@ impl Host {
             clock: Clock::default(),
             settings: Settings::default(),
             egress: Egress::default(),
+            secrets: Secrets::default(),
             handlers: BTreeMap::new(),
             watcher: None,
         }
@@ -293,14 +312,14 @@ impl Host {
     async fn compile_at(&self, spec: &GraphSpec, depth: u32) -> Result<Graph, EngineError> {
         let Parts { components, subgraphs, withheld: below } = self.parts(spec, depth).await?;
         let compiled = CompiledGraph::compile(spec, &components, &subgraphs)?;
-        self.shared.can_send(&compiled)?;
+        self.shared.can_send(&self.tenant, &compiled)?;
         self.grants(&compiled)?;
         let mut withheld = withheld(&compiled, &components);
         withheld.extend(below);
         if let Some(store) = &self.shared.store {
             store.put_graph(&self.tenant, &compiled, self.shared.clock.now()).await?;
         }
-        let compiled = self.shared.keep_graph(compiled.digest(), compiled);
+        let compiled = self.shared.keep_graph(&self.tenant, compiled.digest(), compiled);
         Ok(Graph { host: self.clone(), compiled, withheld })
     }
 
@@ -501,34 +520,48 @@ impl Shared {
 
     /// Whether this host could send what the graph's nodes may ask for: found now rather than in the
     /// middle of a run, and before an answer is used up. Every graph that is kept has passed.
-    fn can_send(&self, graph: &CompiledGraph) -> Result<(), EngineError> {
+    fn can_send(&self, tenant: &TenantId, graph: &CompiledGraph) -> Result<(), EngineError> {
         let granted: BTreeSet<_> = graph.nodes.values().flat_map(|node| node.effects.values()).collect();
         for name in granted {
-            let sendable = self.handlers.can_send(name.as_str(), &graph.effects[name]);
+            let sendable = self.handlers.can_send(tenant, name.as_str(), &graph.effects[name]);
             sendable.map_err(|unsent| Refused::plain(Kind::Denied, format!("effect {name}: {unsent}")))?;
         }
         Ok(())
     }
 
-    fn keep_graph(&self, digest: Digest, graph: CompiledGraph) -> Arc<CompiledGraph> {
+    fn keep_graph(&self, tenant: &TenantId, digest: Digest, graph: CompiledGraph) -> Arc<CompiledGraph> {
         let mut graphs = locked(&self.graphs);
         if graphs.len() >= 1024 {
             graphs.clear();
         }
-        graphs.entry(digest).or_insert_with(|| Arc::new(graph)).clone()
+        graphs.entry((tenant.clone(), digest)).or_insert_with(|| Arc::new(graph)).clone()
     }
 
-    /// A graph that a run is pinned to.
-    pub async fn graph(&self, tenant: &TenantId, digest: Digest) -> Result<Arc<CompiledGraph>, EngineError> {
-        if let Some(graph) = locked(&self.graphs).get(&digest) {
+    /// A graph that a run is pinned to. What is below it is looked at as well: a run would come to it only
+    /// after its answers are used up.
+    pub fn graph<'a>(
+        &'a self,
+        tenant: &'a TenantId,
+        digest: Digest,
+    ) -> BoxFuture<'a, Result<Arc<CompiledGraph>, EngineError>> {
+        Box::pin(self.graph_of(tenant, digest))
+    }
+
+    async fn graph_of(&self, tenant: &TenantId, digest: Digest) -> Result<Arc<CompiledGraph>, EngineError> {
+        if let Some(graph) = locked(&self.graphs).get(&(tenant.clone(), digest)) {
             return Ok(graph.clone());
         }
         let missing =
             || Refused::plain(Kind::NotFound, format!("the graph {digest} is not in this database"));
         let store = self.store.as_ref().ok_or_else(missing)?;
         let graph = store.graph(tenant, digest).await?.ok_or_else(missing)?;
-        self.can_send(&graph)?;
-        Ok(self.keep_graph(digest, graph))
+        self.can_send(tenant, &graph)?;
+        for node in graph.nodes.values() {
+            if let Work::Subgraph { graph: below, .. } = &node.work {
+                self.graph(tenant, *below).await?;
+            }
+        }
+        Ok(self.keep_graph(tenant, digest, graph))
     }
 
     /// A component that a run is pinned to, ready to be instantiated.

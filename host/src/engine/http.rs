@@ -9,7 +9,9 @@ use reqwest::{Client, Method, Url};
 use serde_json::{Value, json};
 
 use super::effects::{EffectFailure, EffectRequest};
-use crate::model::graph::HttpSpec;
+use super::secrets::{Secret, Secrets};
+use crate::model::graph::{AuthSpec, HttpSpec};
+use crate::model::ids::TenantId;
 
 /// What a response may hold.
 const RESPONSE_BYTES_MAX: usize = 1 << 20;
@@ -31,8 +33,17 @@ impl Egress {
     }
 }
 
+/// Why a request is not sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unsendable {
+    /// There, or there with that in the URL.
+    Egress(String),
+    Secret(String),
+}
+
 pub struct HttpSender {
     egress: Egress,
+    secrets: Secrets,
     /// Made on first use: most hosts send nothing.
     clients: OnceLock<Result<Clients, String>>,
 }
@@ -45,15 +56,33 @@ struct Clients {
 }
 
 impl HttpSender {
-    pub fn new(egress: Egress) -> Self {
-        Self { egress, clients: OnceLock::new() }
+    pub fn new(egress: Egress, secrets: Secrets) -> Self {
+        Self { egress, secrets, clients: OnceLock::new() }
     }
 
-    /// Whether the URL is one that may be reached, as far as its text tells; a name's addresses are
-    /// checked when it is resolved for the connection.
-    pub fn permitted(&self, http: &HttpSpec) -> Result<(), String> {
-        let url = parse(http)?;
-        if self.egress.names(&url) {
+    /// Whether the URL is one that may be reached, as far as its text tells, and the tenant has the secret
+    /// that goes there; a name's addresses are checked when it is resolved for the connection.
+    pub fn permitted(&self, tenant: &TenantId, http: &HttpSpec) -> Result<(), Unsendable> {
+        let url = parse(http).map_err(Unsendable::Egress)?;
+        self.reachable(&url).map_err(Unsendable::Egress)?;
+        self.secret(tenant, http, &url)?;
+        Ok(())
+    }
+
+    fn secret(&self, tenant: &TenantId, http: &HttpSpec, url: &Url) -> Result<Option<&Secret>, Unsendable> {
+        let find = |auth: &AuthSpec| self.secrets.find(tenant, &auth.secret, url);
+        http.auth.as_ref().map(find).transpose().map_err(Unsendable::Secret)
+    }
+
+    fn reachable(&self, url: &Url) -> Result<(), String> {
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(
+                "a URL with a user or a password in it would show it to whoever sees the graph; use \
+                        auth = { secret = \"NAME\" }"
+                    .to_owned(),
+            );
+        }
+        if self.egress.names(url) {
             return Ok(());
         }
         let literal = match url.host() {
@@ -69,14 +98,18 @@ impl HttpSender {
 
     pub async fn send(
         &self,
+        tenant: &TenantId,
         http: &HttpSpec,
         request: &EffectRequest,
-    ) -> Result<Result<Value, EffectFailure>, String> {
-        self.permitted(http)?;
-        let url = parse(http)?;
-        let clients = self.clients.get_or_init(Clients::new).as_ref().map_err(Clone::clone)?;
+    ) -> Result<Result<Value, EffectFailure>, Unsendable> {
+        let url = parse(http).map_err(Unsendable::Egress)?;
+        self.reachable(&url).map_err(Unsendable::Egress)?;
+        let secret = self.secret(tenant, http, &url)?;
+        let clients = self.clients.get_or_init(Clients::new).as_ref();
+        let clients = clients.map_err(|error| Unsendable::Egress(error.clone()))?;
         let client = if self.egress.names(&url) { &clients.named } else { &clients.public };
-        let method = Method::from_bytes(http.method.as_bytes()).map_err(|error| error.to_string())?;
+        let method = Method::from_bytes(http.method.as_bytes())
+            .map_err(|error| Unsendable::Egress(error.to_string()))?;
         let mut builder = client
             .request(method, url.clone())
             .timeout(Duration::from_millis(http.timeout_ms.unwrap_or(TIMEOUT_MS)))
@@ -85,9 +118,13 @@ impl HttpSender {
         for (name, value) in &http.headers {
             builder = builder.header(name, value);
         }
+        if let (Some(auth), Some(secret)) = (&http.auth, secret) {
+            let (name, value) = secret.header(auth).map_err(Unsendable::Secret)?;
+            builder = builder.header(name, value);
+        }
         match builder.send().await {
-            Ok(response) => Ok(outcome(response).await),
-            Err(error) if has_cause::<NotPublic>(&error) => Err(refusal(url.authority())),
+            Ok(response) => Ok(outcome(response, secret).await),
+            Err(error) if has_cause::<NotPublic>(&error) => Err(Unsendable::Egress(refusal(url.authority()))),
             Err(error) if error.is_connect() => {
                 Ok(Err(EffectFailure::Retryable(json!({ "error": "no connection" }))))
             }
@@ -102,6 +139,8 @@ impl HttpSender {
     }
 }
 
+const NOT_FOLLOWED: &str = "the service answered with a redirect, and none is followed; the graph has to name the address it leads to";
+
 fn parse(http: &HttpSpec) -> Result<Url, String> {
     Url::parse(&http.url).map_err(|error| format!("{:?} is no URL: {error}", http.url))
 }
@@ -110,7 +149,7 @@ fn refusal(authority: &str) -> String {
     format!("{authority} is not a public address, and the operator has not opened it (--egress {authority})")
 }
 
-async fn outcome(mut response: reqwest::Response) -> Result<Value, EffectFailure> {
+async fn outcome(mut response: reqwest::Response, secret: Option<&Secret>) -> Result<Value, EffectFailure> {
     let status = response.status();
     let (mut bytes, mut cut_off) = (Vec::new(), false);
     loop {
@@ -126,15 +165,23 @@ async fn outcome(mut response: reqwest::Response) -> Result<Value, EffectFailure
         }
     }
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    let value = match cut_off {
+    let mut value = match cut_off {
         true => json!({ "status": status.as_u16(), "body": null, "cut_off": true }),
         false => {
             let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
             json!({ "status": status.as_u16(), "body": body })
         }
     };
+    if let Some(secret) = secret {
+        secret.blot(&mut value);
+    }
     match status.as_u16() {
         200..=299 => Ok(value),
+        // It would lead where nobody checked, and take the secret along.
+        300..=399 => {
+            value["error"] = NOT_FOLLOWED.into();
+            Err(EffectFailure::Final(value))
+        }
         // Refused before it was done, and perhaps not the next time.
         408 | 425 | 429 | 503 => Err(EffectFailure::Retryable(value)),
         500..=599 => Err(EffectFailure::Unknown(value)),
@@ -148,7 +195,7 @@ impl Clients {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
             Client::builder()
-                // A redirect would lead where nobody checked.
+                // See `NOT_FOLLOWED`.
                 .redirect(reqwest::redirect::Policy::none())
                 .no_proxy()
                 .user_agent(concat!("holdpoint/", env!("CARGO_PKG_VERSION")))
@@ -224,8 +271,10 @@ mod tests {
             url: url.into(),
             headers: Default::default(),
             timeout_ms: None,
+            auth: None,
         };
-        let closed = HttpSender::new(Egress::default());
+        let tenant = TenantId::default();
+        let closed = HttpSender::new(Egress::default(), Secrets::default());
         for url in [
             "http://127.0.0.1:80/",
             "http://10.1.2.3/",
@@ -236,12 +285,13 @@ mod tests {
             "http://2130706433/",
             "http://100.64.0.1/",
             "http://[fd00::1]/",
+            "https://user:password@93.184.216.34/",
         ] {
-            assert!(closed.permitted(&http(url)).is_err(), "{url}");
+            assert!(closed.permitted(&tenant, &http(url)).is_err(), "{url}");
         }
-        assert!(closed.permitted(&http("https://93.184.216.34/")).is_ok());
-        let open = HttpSender::new(Egress { allow: vec!["127.0.0.1:8700".into()] });
-        assert!(open.permitted(&http("http://127.0.0.1:8700/x")).is_ok());
-        assert!(open.permitted(&http("http://127.0.0.1:8701/x")).is_err());
+        assert!(closed.permitted(&tenant, &http("https://93.184.216.34/")).is_ok());
+        let open = HttpSender::new(Egress { allow: vec!["127.0.0.1:8700".into()] }, Secrets::default());
+        assert!(open.permitted(&tenant, &http("http://127.0.0.1:8700/x")).is_ok());
+        assert!(open.permitted(&tenant, &http("http://127.0.0.1:8701/x")).is_err());
     }
 }

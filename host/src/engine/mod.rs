@@ -25,6 +25,7 @@ mod channels;
 mod task;
 mod effects;
 mod http;
+mod secrets;
 mod ledger;
 mod watch;
 pub mod verify;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -111,12 +112,15 @@ impl Invocation {
             EffectScope { node: path_of(namespace, node), effect: effect.clone(), key: key.to_owned() };
         let wire = wire_key(&self.tenant, &self.thread_name(), &scope);
         let http = graph.effects[effect].http.as_ref();
-        let sent = json!({
+        let mut sent = json!({
             "effect": effect.as_str(),
             "idempotency_key": wire,
             "method": http.map(|http| &http.method),
             "url": http.map(|http| &http.url),
         });
+        if let Some(auth) = http.and_then(|http| http.auth.as_ref()) {
+            sent["secret"] = auth.secret.as_str().into();
+        }
         Json::from_value(&sent).unwrap_or_else(|_| Json::null())
     }
 
@@ -244,7 +248,7 @@ impl TaskOutside {
                 _ => return Ok(Performed::Ask(InterruptKind::Approve)),
             }
         }
-        if let Err(unsent) = self.invocation.shared.handlers.can_send(effect.as_str(), spec) {
+        if let Err(unsent) = self.can_send(effect.as_str(), spec) {
             return Ok(self.unsent(effect.as_str(), unsent));
         }
         *place = Some(intent.clone());
@@ -266,7 +270,7 @@ impl TaskOutside {
             idempotency_key: wire_key(&self.invocation.tenant, &self.invocation.thread_name(), &intent.scope),
         };
         fail::fail_point!("engine::before_effect");
-        let sent = self.invocation.shared.handlers.send(spec, request).await;
+        let sent = self.sendings(spec, request).await?;
         fail::fail_point!("engine::after_effect");
         match sent {
             Err(Unsent::Panicked) => Err(Fault::HandlerPanicked { effect }),
@@ -285,6 +289,36 @@ impl TaskOutside {
             // The node learns of it, but it is not the key's outcome: another attempt sends it again.
             Ok(Err(EffectFailure::Retryable(value) | EffectFailure::Unknown(value))) => {
                 Ok(self.retryable(EffectOutcome::Failed(self.json(&value))))
+            }
+        }
+    }
+
+    fn can_send(&self, effect: &str, spec: &CompiledEffect) -> Result<(), Unsent> {
+        self.invocation.shared.handlers.can_send(&self.invocation.tenant, effect, spec)
+    }
+
+    /// Sends it, and again under the same key where the graph says so: after what may pass, while the thread
+    /// is still ours.
+    async fn sendings(
+        &self,
+        spec: &CompiledEffect,
+        request: EffectRequest,
+    ) -> Result<Result<Result<Value, EffectFailure>, Unsent>, Fault> {
+        let Invocation { shared, tenant, ledger, .. } = &*self.invocation;
+        let mut failures = 0;
+        loop {
+            let sent = shared.handlers.send(tenant, spec, request.clone()).await;
+            let may_pass = matches!(sent, Ok(Err(EffectFailure::Retryable(_) | EffectFailure::Unknown(_))));
+            failures += 1;
+            let retry = spec.retry.filter(|_| may_pass && spec.mode == EffectMode::AtLeastOnce);
+            let Some(wait_ms) = retry.and_then(|retry| retry.wait_ms(failures)) else {
+                return Ok(sent);
+            };
+            tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+            if let Some(ledger) = ledger
+                && !ledger.is_held().await.map_err(Fault::Lost)?
+            {
+                return Err(Fault::Lost(Lost::Conflict));
             }
         }
     }

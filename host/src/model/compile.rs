@@ -8,7 +8,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::channel::Reducer;
-use super::graph::{EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec, RetrySpec};
+use super::graph::{
+    AuthSpec, EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec, RetrySpec, is_secret_name,
+};
 use super::ids::{ChannelName, Digest, EffectName, NodeId, is_line};
 use super::json::{Json, JsonBounds};
 use super::limits::NodeLimits;
@@ -96,6 +98,8 @@ pub struct CompiledEffect {
     pub http: Option<HttpSpec>,
     pub mode: EffectMode,
     pub approve: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetrySpec>,
 }
 
 /// A fault in a graph, and where it is.
@@ -365,17 +369,11 @@ impl Compiler<'_> {
                     format!("{:?} is not one of {}", http.method, known.join(", ")),
                 ));
             }
-            let own = [
-                "idempotency-key",
-                "host",
-                "content-length",
-                "content-type",
-                "transfer-encoding",
-                "connection",
-            ];
-            if let Some(header) =
-                http.headers.keys().find(|name| own.contains(&name.to_ascii_lowercase().as_str()))
-            {
+            let auth = http.auth.as_ref().map(|auth| self.auth(at, auth)).transpose()?;
+            let is_own = |name: &str| {
+                OWN_HEADERS.contains(&name) || auth.as_ref().is_some_and(|header| header == name)
+            };
+            if let Some(header) = http.headers.keys().find(|name| is_own(&name.to_ascii_lowercase())) {
                 return Err(self.error(
                     &format!("{at}.http.headers.{header}"),
                     "the host sets this header itself; leave it out",
@@ -384,8 +382,59 @@ impl Compiler<'_> {
             if !http.url.starts_with("http://") && !http.url.starts_with("https://") {
                 return Err(self.error(&format!("{at}.http.url"), "a URL starts with https:// or http://"));
             }
+            if let Some(timeout_ms) = http.timeout_ms
+                && !(1..=TIMEOUT_MS_MAX).contains(&timeout_ms)
+            {
+                let what = format!("{timeout_ms} is not within 1 to {TIMEOUT_MS_MAX}");
+                return Err(self.error(&format!("{at}.http.timeout_ms"), what));
+            }
         }
-        Ok(CompiledEffect { http: effect.http.clone(), mode: effect.mode, approve: effect.approve })
+        if let Some(retry) = &effect.retry {
+            self.resending(&format!("{at}.retry"), effect, *retry)?;
+        }
+        Ok(CompiledEffect {
+            http: effect.http.clone(),
+            mode: effect.mode,
+            approve: effect.approve,
+            retry: effect.retry,
+        })
+    }
+
+    /// The header, in lower case, that the secret goes out in.
+    fn auth(&self, at: &str, auth: &AuthSpec) -> Result<String, CompileError> {
+        if !is_secret_name(&auth.secret) {
+            // Somebody may have written the secret itself here; it is not said again.
+            let what = "it is the name of a secret, not the secret: 1 to 64 of a to z, 0 to 9 and '-'";
+            return Err(self.error(&format!("{at}.http.auth.secret"), what));
+        }
+        let header = auth.header.as_deref().unwrap_or("authorization").to_ascii_lowercase();
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        let is_header = (1..=64).contains(&header.len()) && header.bytes().all(is_allowed);
+        if !is_header || OWN_HEADERS.contains(&header.as_str()) {
+            let what = "a header such as X-Api-Key, and none of those that the host sets itself";
+            return Err(self.error(&format!("{at}.http.auth.header"), what));
+        }
+        Ok(header)
+    }
+
+    fn resending(&self, at: &str, effect: &EffectSpec, retry: RetrySpec) -> Result<(), CompileError> {
+        let what = if effect.http.is_none() {
+            "only an http effect is sent again by the host; a handler of the embedder sees to that itself"
+                .into()
+        } else if effect.mode == EffectMode::AtMostOnce {
+            "an effect that is at-most-once is never sent again; leave retry out, or make it at-least-once"
+                .into()
+        } else if !(1..=SENDINGS_MAX).contains(&retry.attempts) {
+            format!("attempts is {}; it counts from 1 to {SENDINGS_MAX}", retry.attempts)
+        } else if retry.backoff_ms > RESEND_MS_MAX {
+            format!(
+                "backoff_ms is {}; at most {RESEND_MS_MAX}, since the node waits meanwhile",
+                retry.backoff_ms
+            )
+        } else {
+            return Ok(());
+        };
+        Err(self.error(at, what))
     }
 
     fn target(&self, at: &str, name: &str) -> Result<Option<NodeId>, CompileError> {
@@ -456,6 +505,14 @@ impl Compiler<'_> {
         CompileError { graph: self.spec.name.clone(), at: at.into(), what: what.to_string() }
     }
 }
+
+/// Those that the host sets, in lower case.
+const OWN_HEADERS: [&str; 6] =
+    ["idempotency-key", "host", "content-length", "content-type", "transfer-encoding", "connection"];
+const TIMEOUT_MS_MAX: u64 = 600_000;
+/// All sendings of an effect are within one attempt of its node, and so within its deadline.
+const SENDINGS_MAX: u32 = 10;
+const RESEND_MS_MAX: u64 = 10_000;
 
 fn listed<T: std::fmt::Display>(names: impl Iterator<Item = T>) -> String {
     let names: Vec<String> = names.map(|n| n.to_string()).collect();
@@ -535,6 +592,41 @@ mod tests {
                 "no edge or route",
             ),
             ("name = 'g'\nentry = 'a'\n[nodes.a]", "nodes.a", "needs a component"),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\n[effects.e]\n\
+                 http = { url = 'https://x.example/', auth = { secret = 'S3cret/itself' } }",
+                "effects.e.http.auth.secret",
+                "the name of a secret",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\n[effects.e]\n\
+                 http = { url = 'https://x.example/', auth = { secret = 's', header = 'Host' } }",
+                "effects.e.http.auth.header",
+                "X-Api-Key",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\n[effects.e]\n\
+                 http = { url = 'https://x.example/', headers = { authorization = 'b' }, auth = { secret = 's' } }",
+                "effects.e.http.headers.authorization",
+                "the host sets",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\n[effects.e]\n\
+                 mode = 'at-most-once'\nretry = { attempts = 2 }\nhttp = { url = 'https://x.example/' }",
+                "effects.e.retry",
+                "never sent again",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\n[effects.e]\nretry = { attempts = 2 }",
+                "effects.e.retry",
+                "only an http effect",
+            ),
+            (
+                "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\n[effects.e]\n\
+                 http = { url = 'https://x.example/', timeout_ms = 0 }",
+                "effects.e.http.timeout_ms",
+                "within 1 to",
+            ),
             (
                 "name = 'g'\nentry = 'a'\n[nodes.a]\ncomponent = 'x'\nagent = 'b'",
                 "nodes.a.agent",

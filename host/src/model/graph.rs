@@ -171,6 +171,9 @@ pub struct EffectSpec {
     /// Ask a person first, showing exactly what will be sent.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub approve: bool,
+    /// Send it again, under the same key, after a failure that may pass; for HTTP that is sent at least once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetrySpec>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,8 +184,29 @@ pub struct HttpSpec {
     pub url: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+    /// How long one sending may take, its answer included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auth: Option<AuthSpec>,
+}
+
+/// How a request proves whose it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuthSpec {
+    /// The name of a secret that the tenant has on this host for the URL's host. The secret itself stands in
+    /// no graph.
+    pub secret: String,
+    /// The header that is the secret, in place of `Authorization: Bearer SECRET`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+}
+
+/// What can also be the end of an environment variable's name.
+pub fn is_secret_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=64).contains(&name.len()) && name.bytes().all(is_allowed)
 }
 
 fn post() -> String {

@@ -22,7 +22,7 @@ pub use compile::{CompileError, CompiledGraph, NodeInfo};
 pub use error::{ErrorRecord, Kind, Refused};
 pub use execution::{Execution, RunStatus};
 pub use graph::{
-    EdgeSpec, EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec, OneOrMany, RetrySpec,
+    AuthSpec, EdgeSpec, EffectMode, EffectSpec, GraphSpec, HttpSpec, Names, NodeSpec, OneOrMany, RetrySpec,
 };
 pub use ids::{
     ChannelName, CheckpointId, Digest, EffectName, InterruptId, NodeId, RunId, TaskId, TenantId, ThreadId,

@@ -6,7 +6,8 @@
 //! damage is an error that names table and row.
 //!
 //! Fail points, for the crash tests: `store::in_batch` before each statement of a batch, `store::write`
-//! in the same place to fill the disk, `store::before_commit`, `store::after_commit`.
+//! in the same place to fill the disk, `store::before_commit`, `store::after_commit`, and `store::operation`
+//! to make any operation fail, a read, a statement, or a commit before and after it took place.
 
 mod batch;
 mod error;
@@ -15,6 +16,7 @@ mod writer;
 mod write;
 mod reader;
 mod codec;
+mod faults;
 mod threads;
 mod snapshot;
 mod runs;

@@ -57,6 +57,7 @@ pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<SqliteConn
     }
     let failed = |error: sqlx::Error| StoreError::of(&file, options.locked_after_ms, &error);
     let connect = connecting(path, options).create_if_missing(true).page_size(PAGE_BYTES);
+    super::faults::operation().map_err(failed)?;
     let mut connection = connect.connect().await.map_err(failed)?;
     if look(&mut connection, &file).await.map_err(|e| e.of(&file, options))? == Found::Older {
         migrate(&mut connection, &file).await.map_err(|e| e.of(&file, options))?;

@@ -9,7 +9,7 @@ use sqlx::{Sqlite, SqliteConnection, Transaction};
 
 use super::codec::Columns;
 use super::error::StoreError;
-use super::{Inner, Store};
+use super::{Inner, Store, faults};
 
 pub(super) type Sql = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
 
@@ -28,6 +28,7 @@ impl Store {
 
     /// For several statements: all see the database as it is at the first.
     pub(super) async fn snapshot(&self) -> Result<View<Transaction<'static, Sqlite>>, StoreError> {
+        faults::operation().map_err(|e| self.inner.error(&e))?;
         let connection = self.inner.readers.begin().await.map_err(|e| self.inner.error(&e))?;
         Ok(View { connection, store: self.inner.clone() })
     }
@@ -40,6 +41,7 @@ impl<C: DerefMut<Target = SqliteConnection> + Send> View<C> {
 
     pub async fn rows(&mut self, sql: Sql) -> Result<Vec<SqliteRow>, StoreError> {
         self.store.tally.statement();
+        faults::operation().map_err(|e| self.store.error(&e))?;
         sql.fetch_all(&mut *self.connection).await.map_err(|e| self.store.error(&e))
     }
 
@@ -60,6 +62,7 @@ impl<C: DerefMut<Target = SqliteConnection> + Send> View<C> {
         read: impl Fn(&Columns<'_>) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         self.store.tally.statement();
+        faults::operation().map_err(|e| self.store.error(&e))?;
         let row = sql.fetch_optional(&mut *self.connection).await.map_err(|e| self.store.error(&e))?;
         row.map(|row| read(&Columns { file: self.file(), table, row: &row })).transpose()
     }

@@ -14,8 +14,8 @@ use super::prune::{self, Prune, Pruned};
 use super::reader::Sql;
 use super::writer::Content;
 use super::{
-    Committed, Tally, channels, checkpoints, components, effects, inputs, interrupts, journal, requests,
-    runs, steering,
+    Committed, Tally, channels, checkpoints, components, effects, faults, inputs, interrupts, journal,
+    requests, runs, steering,
 };
 use super::{sql, tasks};
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, RunRow};
@@ -121,7 +121,7 @@ fn injected() -> Result<(), Stop> {
         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
         Err(Stop::Failed(sqlx::Error::Io(full)))
     });
-    Ok(())
+    Ok(faults::operation()?)
 }
 
 /// Makes a batch true, or says why not; the caller holds the savepoint.

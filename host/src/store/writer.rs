@@ -13,7 +13,7 @@ use super::delete::Delete;
 use super::error::{CommitError, StoreError, is_busy};
 use super::prune::{Prune, Pruned};
 use super::write::{self, Stop};
-use super::{Committed, Tally};
+use super::{Committed, Tally, faults};
 use crate::model::ids::{Digest, TenantId, Timestamp};
 use crate::model::json::Json;
 
@@ -159,6 +159,7 @@ impl Writer {
     async fn transaction(&mut self, group: &[Job]) -> Result<Vec<Result<Done, CommitError>>, sqlx::Error> {
         let tally = self.tally.clone();
         let connection = self.connection().await?;
+        faults::operation()?;
         // Immediate: a transaction that becomes a writer later can be refused in its middle.
         let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
         let mut ends = Vec::with_capacity(group.len());
@@ -191,9 +192,11 @@ impl Writer {
             return Ok(ends);
         }
         fail_point!("store::before_commit");
+        faults::operation()?;
         transaction.commit().await?;
         tally.commit();
         fail_point!("store::after_commit");
+        faults::operation()?;
         Ok(ends)
     }
 }

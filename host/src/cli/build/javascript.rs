@@ -10,7 +10,7 @@ use super::project::{Language, Project};
 use super::stamp::Stamp;
 use super::tools::{self, ToolError, Tools};
 use super::{BuildError, Made, file};
-use crate::cli::kit;
+use crate::cli::{kit, secrets};
 
 const LANGUAGE: Language = Language::JavaScript;
 
@@ -72,7 +72,7 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
             let source = std::io::ErrorKind::NotFound.into();
             return Err(ToolError::Broken { what: "componentize-qjs", dir: tool.clone(), source }.into());
         }
-        let mut command = Command::new("node");
+        let mut command = secrets::without("node");
         command.arg(script).current_dir(&project.dir).env_remove("NODE_OPTIONS").env_remove("NODE_PATH");
         Ok(command)
     };

@@ -1,6 +1,6 @@
 //! Nodes in Python: componentize-py, which takes the interpreter along.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ use super::project::{Language, Project};
 use super::stamp::Stamp;
 use super::tools::{self, ToolError, Tools};
 use super::{BuildError, Made, file};
-use crate::cli::kit;
+use crate::cli::{kit, secrets};
 
 const LANGUAGE: Language = Language::Python;
 /// Words of the contract: modules of these names are made beside the node's.
@@ -93,7 +93,7 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
     fs::create_dir_all(&about).map_err(file("create", &about))?;
     let module = about.join("holdpoint_project.py");
     fs::write(&module, lines).map_err(file("write", &module))?;
-    let mut command = Command::new(tool.join("bin/componentize-py"));
+    let mut command = secrets::without(tool.join("bin/componentize-py"));
     command.current_dir(&project.dir).arg("-q").arg("-d").arg(&contract).args(["-w", "node", "componentize"]);
     // In this order: what the project brings along comes before what this program carries.
     for place in [project.dir.clone(), project.dir.join("vendor"), kit.join("python"), about] {

@@ -14,7 +14,7 @@ use super::Built;
 pub async fn report(mut all: Vec<Built>, shell: &Shell) -> Result<Said, Failure> {
     // Without a database: nothing is left behind but the compiled form, which the first run will need.
     shell.screen.busy("opening");
-    let host = shell.builder().open().await?;
+    let host = shell.builder()?.open().await?;
     for built in &mut all {
         let bytes = install::read(&built.path).await?;
         (built.imports, _) = inspect::names(&bytes);

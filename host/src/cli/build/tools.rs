@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::progress::Progress;
-use crate::cli::kit;
+use crate::cli::{kit, secrets};
 
 pub const COMPONENTIZE_PY: &str = "0.25.1";
 pub const COMPONENTIZE_QJS: &str = "0.4.5";
@@ -72,7 +72,7 @@ impl Tools {
                 place.display()
             ));
             progress.step("making a virtual environment".into());
-            let mut venv = Command::new(python);
+            let mut venv = secrets::without(python);
             venv.args(["-m", "venv"]).arg(dir);
             if let Err(output) = quietly(&mut venv) {
                 if output.contains("ensurepip") || output.contains("No module named venv") {
@@ -89,7 +89,7 @@ impl Tools {
                 });
             }
             progress.step(format!("fetching componentize-py {COMPONENTIZE_PY}"));
-            let mut pip = Command::new(dir.join("bin/python"));
+            let mut pip = secrets::without(dir.join("bin/python"));
             pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
                 .arg(format!("componentize-py=={COMPONENTIZE_PY}"));
             self.install(&mut pip, &format!("componentize-py {COMPONENTIZE_PY}"), dir)
@@ -111,7 +111,7 @@ impl Tools {
             // Or npm takes the nearest folder above that has a manifest.
             fs::write(dir.join("package.json"), "{ \"private\": true }\n")
                 .map_err(|source| ToolError::Folder { dir: dir.to_owned(), source })?;
-            let mut npm = Command::new("npm");
+            let mut npm = secrets::without("npm");
             npm.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"])
                 .args(["--save-exact".to_owned(), format!("componentize-qjs@{COMPONENTIZE_QJS}"), format!("esbuild@{ESBUILD}")])
                 .current_dir(dir);

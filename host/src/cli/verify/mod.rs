@@ -99,7 +99,7 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let limits = Limits::default();
     let given = Inputs::read(&args, &limits)?;
     // Without a database: nothing is left behind but compiled forms.
-    let host = shell.builder().limits(limits).open().await?;
+    let host = shell.builder()?.limits(limits).open().await?;
     let mut subjects = subjects(&args, &given, &host, shell).await?;
     if let Some(name) = &args.node {
         subjects = only(subjects, name)?;

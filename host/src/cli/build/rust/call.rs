@@ -4,6 +4,7 @@ use std::{ffi::OsString, path::PathBuf, process::Command};
 
 use super::road::{DebianRust, Road, TARGET};
 use super::workspace::Workspace;
+use crate::cli::secrets;
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Call {
@@ -90,7 +91,7 @@ const HANDED_DOWN: [&str; 20] = [
 ];
 
 pub fn clean(program: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut command = Command::new(program);
+    let mut command = secrets::without(program);
     for variable in HANDED_DOWN {
         command.env_remove(variable);
     }
