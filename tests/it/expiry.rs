@@ -125,3 +125,20 @@ async fn i60_a_sweep_finds_what_expired_on_every_thread_and_no_timer_is_lost() {
     later.stop();
     tokio::time::timeout(std::time::Duration::from_secs(30), keeps).await.unwrap().unwrap().unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i60_a_value_beside_an_expired_question_goes_to_no_other() {
+    let world = World::new();
+    let now = Arc::new(AtomicI64::new(START_MS));
+    let host = world.builder().database(world.db()).clock(Clock::Set(now.clone())).open().await.unwrap();
+    let graph = host.compile(&scripted(&["p", "q"])).await.unwrap();
+    let ops = json!({ "p": [{ "ask": "pay?", "expires_ms": 1_000, "default": "no" }], "q": [{ "ask": "delete?" }] });
+    let asked = paused(graph.invoke(on("t"), script(ops)).await.unwrap());
+    now.store(START_MS + 1_000, Ordering::SeqCst);
+    let refusal = refused(graph.resume(on("t"), Command::resume("yes")).await);
+    assert_eq!((refusal.error.kind, refusal.pending.len()), (Kind::Stale, 2));
+    assert!(refusal.error.message.contains("holdpoint continue"), "{}", refusal.error.message);
+    // By its id it is clear which is meant.
+    let target = ResumeTarget::run(asked[1].run_path[0]).interrupt(asked[1].interrupt.id);
+    completed(graph.resume_targeted(target, Command::resume("yes")).await.unwrap());
+}

@@ -113,3 +113,79 @@ async fn a_node_that_is_gone_keeps_a_run_on_its_graph() {
     assert!(refusal.error.message.contains("no node n"), "{}", refusal.error.message);
     assert_eq!(host.execution(on("t")).await.unwrap(), before);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_finished_task_goes_on_to_and_wrote_must_be_in_the_new_graph() {
+    let world = World::new();
+    let host = world.host().await;
+    // `p` is done, has written `a`, and goes on to `r`; `q` asks.
+    let with = |spec: GraphSpec, route: bool| {
+        let p = script_node().routes(if route { &[("x", "r")] } else { &[] });
+        let spec = spec.node("p", p).node("q", script_node());
+        if route { spec.node("r", script_node()) } else { spec }
+    };
+    let old = host.compile(&with(scripted(&["p", "q"]), true)).await.unwrap();
+    let ops = json!({ "p": [{ "put": { "a": ["p"] } }, { "go": "x" }], "q": [{ "ask": "?" }], "r": [{ "put": { "a": ["r"] } }] });
+    let before = old.invoke(on("t"), script(ops)).await.unwrap();
+    let gone = with(scripted(&["p", "q"]), false);
+    let other = {
+        let mut spec = with(scripted(&["p", "q"]), true);
+        spec.channels.remove("a");
+        let spec = spec.channel("a", holdpoint::Reducer::Replace);
+        GraphSpec { entry: "q".into(), ..spec }.edge("q", "p")
+    };
+    for (spec, names) in [(gone, "node r"), (other, "channel a")] {
+        let new = host.compile(&spec).await.unwrap();
+        let refusal = refused(host.upgrade(on("t"), &new, Upgrade::default()).await);
+        assert_eq!(refusal.error.kind, Kind::Diverged);
+        assert!(refusal.error.message.contains(names), "{}", refusal.error.message);
+        assert_eq!(host.execution(on("t")).await.unwrap(), before);
+    }
+    completed(old.resume(on("t"), Command::resume("yes")).await.unwrap());
+    assert_eq!(old.state(on("t")).await.unwrap()["a"], json!(["p", "r"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gates_of_a_new_graph_hold_what_has_not_begun_and_no_pause_is_without_a_question() {
+    let world = World::new();
+    let host = world.host().await;
+    // Two levels, the lower one asking; gates come on both levels, before and after.
+    let graph = async |below: (bool, bool), above: (bool, bool)| {
+        let mut child = scripted(&["x", "y"]);
+        child.entry = "x".into();
+        let mut child = child.edge("x", "y");
+        for node in ["x", "y"] {
+            let node = child.nodes.get_mut(node).unwrap();
+            (node.interrupt_before, node.interrupt_after) = below;
+        }
+        let digest = host.compile(&child).await.unwrap().digest();
+        let mut node = NodeSpec::subgraph(digest).reads(&["script"]).writes(&["a"]);
+        (node.interrupt_before, node.interrupt_after) = above;
+        let mut spec = scripted(&["unused"]).node("s", node);
+        spec.nodes.remove("unused");
+        spec.entry = "s".into();
+        host.compile(&spec).await.unwrap()
+    };
+    let ops = json!([{ "ask": "?" }, { "put_results": "a" }]);
+    let all = [(false, false), (true, false), (false, true), (true, true)];
+    for (i, (from, to)) in all.into_iter().flat_map(|from| all.map(|to| (from, to))).enumerate() {
+        let (old, new) = (graph(from, from).await, graph(to, to).await);
+        let thread = format!("t{i}");
+        let mut execution = old.invoke(on(&thread), script(ops.clone())).await.unwrap();
+        let mut turn = 0;
+        while execution.status == holdpoint::RunStatus::Interrupted {
+            assert!(!execution.interrupts.is_empty(), "{from:?} to {to:?}: {execution:#?}");
+            if turn == 1 {
+                execution = host.upgrade(on(&thread), &new, Upgrade::default()).await.unwrap();
+            }
+            turn += 1;
+            let Some(asked) = execution.interrupts.first() else { continue };
+            let target = holdpoint::ResumeTarget::run(execution.run_id).interrupt(asked.interrupt.id);
+            let command = if asked.kind.is_gate() { Command::proceed() } else { Command::resume("A") };
+            execution = host.resume_targeted(target, command).await.unwrap();
+            assert!(turn < 30, "{execution:#?}");
+        }
+        completed(execution);
+        assert_eq!(host.state(on(&thread)).await.unwrap()["a"], json!(["A", "A"]), "{from:?} to {to:?}");
+    }
+}

@@ -11,7 +11,8 @@ pub const ABOUT: &str = "\
 Make a new thread that stands as another does.
 
 This is a fork at the latest checkpoint: channels, half-done steps and the record of effects are the same, and
-what the first one asks is asked in the copy as well, under new ids: an answer is for one of the two. The past
+what the first one asks is asked in the copy as well, under new ids: an answer is for one of the two. A task that
+waits begins anew in the copy, and so asks from its first question on; what it did outside is on record. The past
 stays with the first; `holdpoint history` of the copy begins here.
 
     holdpoint copy --thread support-123 --to rehearsal";

@@ -13,7 +13,9 @@ Make a new thread from a checkpoint of another, and run it to where it completes
 The thread that it is made from stays as it is: what it asks can still be answered there. The new one has its
 channels as they were and its record of effects that were done by then, so that none of those is done again;
 what was asked at that point is asked again, under new ids. At the latest checkpoint, steps that are half done
-come along: what has finished is not run again. A checkpoint of a subgraph is taken up inside that subgraph.
+come along: what has finished is not run again. An older pause is taken up at the beginning of its step: what the
+step's tasks had done is done again, by the new thread and under keys of its own. A checkpoint of a subgraph is
+taken up inside that subgraph.
 
     holdpoint history --thread support-123
     holdpoint fork --thread support-123 --checkpoint 0190b2c4-… --to support-123-again";

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Shell;
-use super::document::Said;
+use super::document::{Exit, Said};
 use super::failure::Failure;
 use super::stop::Stop;
 use super::{input, prose};
@@ -100,6 +100,14 @@ async fn start(
     for withheld in graph.withheld() {
         shell.screen.line(&format!("note: {withheld}"));
     }
+    // Where the input waits, what is handed back is the run that it waits for.
+    let before = host.execution(RunConfig::thread(thread.as_str())).await.ok().map(|now| now.run_id);
     let done = graph.invoke(config, input.value()).await;
-    prose::invocation(shell, host, thread, done).await
+    let waits = done.as_ref().is_ok_and(|execution| Some(execution.run_id) == before);
+    let said = prose::invocation(shell, host, thread, done).await?;
+    if !waits {
+        return Ok(said);
+    }
+    shell.screen.line("the input waits until this run is over");
+    Ok(Said { exit: Exit::Completed, ..said })
 }

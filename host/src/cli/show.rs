@@ -146,7 +146,8 @@ impl Tree {
             let _ = writeln!(text, "\nstep {}", boundary.step);
             for task in tasks {
                 // Only in the step that is open is an update held and a question pending.
-                text.push_str(&task.text(page, i == last && self.run.status != RunStatus::Completed));
+                let open = i == last && self.run.status != RunStatus::Completed;
+                text.push_str(&task.text(page, open && self.run.status != RunStatus::Cancelled));
             }
         }
         text
@@ -185,6 +186,8 @@ impl Task {
             TaskState::Failed(_) => style("✗").red(),
         };
         let what = match &row.state {
+            // Its run was called off, or its thread's state set.
+            TaskState::Paused if !open => "left as it was".to_owned(),
             TaskState::Paused if self.child.is_some() => "waits for what is below".to_owned(),
             TaskState::Paused => "waits for an answer".to_owned(),
             TaskState::Failed(error) => error.kind.to_string(),

@@ -1,7 +1,7 @@
 //! `holdpoint steer`: a word to a run that waits or goes on.
 
 use super::Shell;
-use super::document::Said;
+use super::document::{Exit, Said};
 use super::failure::Failure;
 use super::prose;
 use crate::model::{ResumeTarget, RunConfig, RunId, TaskId, ThreadId};
@@ -49,7 +49,9 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
             host.steer_targeted(target, &args.actor, &args.text).await
         }
     };
+    let noted = done.is_ok();
     let said = prose::invocation(shell, &host, &args.thread, done).await;
     host.close().await;
-    said
+    // What was asked for was done, however the run stands.
+    said.map(|said| if noted { Said { exit: Exit::Completed, ..said } } else { said })
 }

@@ -449,14 +449,18 @@ fn withheld(graph: &CompiledGraph, components: &BTreeMap<String, (Digest, NodeIn
     let mut withheld = Vec::new();
     for (id, node) in &graph.nodes {
         let Some((_, info)) = components.get(id.as_str()) else { continue };
-        for (what, declared, granted) in
-            [("reads", &info.reads, &node.reads), ("writes", &info.writes, &node.writes)]
-        {
-            let names = declared.iter().filter(|name| !granted.contains_key(*name));
-            withheld.extend(names.map(|name| {
-                format!("nodes.{id}.{what}: {} declares {name:?}, which is not granted", info.name)
-            }));
-        }
+        let reads =
+            info.reads.iter().filter(|name| !node.reads.contains_key(*name)).map(|name| ("reads", name));
+        let writes =
+            info.writes.iter().filter(|name| !node.writes.contains_key(*name)).map(|name| ("writes", name));
+        let effects = info
+            .effects
+            .iter()
+            .filter(|name| !node.effects.contains_key(*name))
+            .map(|name| ("effects", name));
+        withheld.extend(reads.chain(writes).chain(effects).map(|(what, name)| {
+            format!("nodes.{id}.{what}: {} declares {name:?}, which is not granted", info.name)
+        }));
     }
     withheld
 }

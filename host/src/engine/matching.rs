@@ -137,7 +137,7 @@ pub fn children(
     }
 }
 
-fn within(asked: &Asked<'_>, target: Option<&ResumeTarget>) -> bool {
+pub fn within(asked: &Asked<'_>, target: Option<&ResumeTarget>) -> bool {
     target.is_none_or(|target| {
         asked.run_path.contains(&target.run_id)
             && target.task_id.is_none_or(|task| task == asked.row.task)

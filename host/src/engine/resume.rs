@@ -9,7 +9,7 @@ use super::error::EngineError;
 use super::graph::busy;
 use super::host::{Host, LEASE_MS_MAX};
 use super::ledger::Lost;
-use super::matching::{Delivery, NoMatch, children, matching, still_pending};
+use super::matching::{Delivery, NoMatch, children, matching, still_pending, within};
 use super::session::{Brought, Ended, Request, Session};
 use super::task::{Fault, Invocation};
 use super::tree::{self, Asked};
@@ -79,7 +79,8 @@ impl Host {
                 let snapshot = self.load(store, thread).await?;
                 let limits = &self.limits;
                 let open = open_at(&snapshot, self.shared.clock.now());
-                let first = matching(&open, target.as_ref(), &command.resume, limits);
+                let first = expired(&snapshot, target.as_ref(), &command, self.shared.clock.now())
+                    .and_then(|()| matching(&open, target.as_ref(), &command.resume, limits));
                 match first {
                     // A request that names itself may be at work right now: that is seen when it is done.
                     Err(no_match) if command.request_id.is_none() => {
@@ -119,7 +120,8 @@ impl Host {
             let open = open_at(&snapshot, self.shared.clock.now());
             let limits = &self.limits;
             let matched = match found {
-                None => matching(&open, target.as_ref(), &command.resume, limits),
+                None => expired(&snapshot, target.as_ref(), command, self.shared.clock.now())
+                    .and_then(|()| matching(&open, target.as_ref(), &command.resume, limits)),
                 Some(found) => found.and_then(|deliveries| still_pending(&open, deliveries)),
             };
             let matched = matched.and_then(|deliveries| {
@@ -538,6 +540,25 @@ pub(super) fn name_of(what: &str, text: &str) -> Result<(), EngineError> {
     }
     let rule = format!("{what} has 1 to 255 bytes without control characters");
     Err(Refused::plain(Kind::Invalid, rule).into())
+}
+
+/// A value that names no question may have been meant for one that has expired: it goes to no other.
+fn expired(
+    snapshot: &ThreadSnapshot,
+    target: Option<&ResumeTarget>,
+    command: &Command,
+    now: Timestamp,
+) -> Result<(), NoMatch> {
+    let asked = tree::asked(&snapshot.root);
+    let due = asked.iter().find(|asked| asked.row.is_due(now) && within(asked, target));
+    match (&command.resume, due) {
+        (Resume::Value(_), Some(due)) => {
+            let what =
+                format!("{} (holdpoint continue); then answer what is left, by its id", became(due.row, now));
+            Err(NoMatch::Other(ErrorRecord::new(Kind::Stale, what)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The questions that still take an answer.

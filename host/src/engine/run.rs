@@ -21,7 +21,7 @@ use crate::model::checkpoint::{
     TaskState, Version,
 };
 use crate::model::compile::{CompiledGraph, CompiledNode, Work};
-use crate::model::error::{ErrorRecord, Kind};
+use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::RunStatus;
 use crate::model::ids::{ChannelName, CheckpointId, NodeId, RunId, TaskId, Timestamp};
 use crate::model::interrupt::InterruptKind;
@@ -157,6 +157,9 @@ impl Run {
                 width,
                 invocation,
             };
+            if let Err(error) = run.has_nodes_of(run.plan()) {
+                return Err(Refused::of(error).into());
+            }
             let mut slots = run.fresh_slots();
             for row in snapshot.tasks {
                 let Some(slot) = slots.get_mut(row.index) else { continue };
@@ -276,8 +279,20 @@ impl Run {
         &self.boundary.plan
     }
 
+    /// Only damage, or another graph under the run, can make a plan name a node that is not there.
+    fn has_nodes_of(&self, plan: &Plan) -> Result<(), ErrorRecord> {
+        match plan.tasks.iter().find(|task| !self.graph.nodes.contains_key(&task.node)) {
+            None => Ok(()),
+            Some(task) => {
+                let what = format!("a step of the run has the node {}, which its graph has not", task.node);
+                Err(ErrorRecord::new(Kind::Store, what))
+            }
+        }
+    }
+
     /// Whether the run may have a step like this.
     pub fn in_bounds(&self, next: &Plan) -> Result<(), ErrorRecord> {
+        self.has_nodes_of(next)?;
         let limits = &self.invocation.limits;
         let (tasks, step) = (next.tasks.len(), self.boundary.step + 1);
         if tasks > limits.step_tasks as usize {

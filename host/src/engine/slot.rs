@@ -53,7 +53,10 @@ impl Slot {
             // What takes a failure is not the update that the gate is for.
             TaskState::Finished(finish) => (InterruptKind::After, self.gated.after && finish.error.is_none()),
             TaskState::Failed(_) => return None,
-            TaskState::Started | TaskState::Paused => (InterruptKind::Before, self.gated.before),
+            // A task that has begun is past it, also where the graph has it only since.
+            TaskState::Started | TaskState::Paused => {
+                (InterruptKind::Before, self.gated.before && self.row.attempts == 0)
+            }
         };
         let passed =
             |row: &InterruptRow| row.kind == kind && matches!(row.state, InterruptState::Answered(_));

@@ -12,12 +12,14 @@ use super::host::{Host, locked};
 use super::resume::{RACES_MAX, refused, too_many_races};
 use super::run::Run;
 use super::session::{Brought, Ended};
-use crate::model::checkpoint::{InterruptState, TaskState, Withdrawal};
+use super::slot::Slot;
+use crate::model::checkpoint::{InterruptRow, InterruptState, Routed, TaskState, Withdrawal};
 use crate::model::command::RunConfig;
 use crate::model::compile::{CompiledGraph, CompiledNode, Work};
 use crate::model::error::{ErrorRecord, Kind};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::TaskId;
+use crate::model::ids::{TaskId, Timestamp};
+use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{Instruction, Journal};
 use crate::model::json::Json;
 use crate::sandbox::{End, LogLevel, Outside, Performed};
@@ -160,6 +162,7 @@ impl Run {
         graph: &Arc<CompiledGraph>,
         change: &mut Change<'_>,
     ) -> Result<(), Ended> {
+        let now = self.invocation().shared.clock.now();
         let (task, node_id) = (self.slots[i].row.task, self.slots[i].row.node.clone());
         let (path, granted) = (self.path_of(i), self.graph.clone());
         let misfit =
@@ -186,7 +189,30 @@ impl Run {
                 return Ok(());
             }
         }
-        if matches!(self.slots[i].row.state, TaskState::Finished(_)) {
+        if let TaskState::Finished(finish) = &self.slots[i].row.state {
+            // Its update and its routes count when the step ends: the new graph must take them as the old would.
+            let channel = finish.update.iter().map(|(channel, _)| channel);
+            let mut lost =
+                channel.filter(|channel| granted.channels.get(*channel) != graph.channels.get(*channel));
+            let mut targets = finish.routes.iter().filter_map(|routed| match routed {
+                Routed::Go(target) => target.as_ref(),
+                Routed::Send(target, _) => Some(target),
+            });
+            if let Some(channel) = lost.next() {
+                let what =
+                    format!("it has written the channel {channel}, which is not in the new graph as it was");
+                change.misfits.push(misfit(Kind::Invalid, what));
+            } else if let Some(gone) = targets.find(|target| !graph.nodes.contains_key(*target)) {
+                let what = format!("it goes on to the node {gone}, which the new graph has not");
+                change.misfits.push(misfit(Kind::NotFound, what));
+            }
+            // Seen again, where the new graph has a gate behind it; one that it has not is gone.
+            let slot = &mut self.slots[i];
+            slot.changed = true;
+            if !node.interrupt_after && !self.row.gates.after.contains(&node_id) {
+                let by = change.upgrade.actor.clone();
+                change.writes.extend(no_gate(slot, InterruptKind::After, (now, by)));
+            }
             return Ok(());
         }
         if let Some(cut) = change.upgrade.cuts.iter().find(|cut| cut.task == task) {
@@ -208,6 +234,13 @@ impl Run {
         let slot = &mut self.slots[i];
         slot.row.component = node.work.digest();
         slot.changed = true;
+        // A gate that it stands at, and that the new graph has not.
+        if slot.row.attempts == 0 && !node.interrupt_before && !self.row.gates.before.contains(&node_id) {
+            slot.row.state = TaskState::Started;
+            slot.ready = true;
+            let by = change.upgrade.actor.clone();
+            change.writes.extend(no_gate(slot, InterruptKind::Before, (now, by)));
+        }
         Ok(())
     }
 
@@ -268,6 +301,18 @@ impl Run {
             End::Failed { .. } | End::Finished { .. } | End::Paused | End::Fault => None,
         })
     }
+}
+
+/// Withdraws a gate that a task stands at, and that the new graph has not.
+fn no_gate(slot: &mut Slot, kind: InterruptKind, (at, by): (Timestamp, Option<String>)) -> Vec<Write> {
+    let stands = |row: &&mut InterruptRow| row.kind == kind && row.state == InterruptState::Pending;
+    let withdrawn = slot.interrupts.iter_mut().filter(stands).map(|row| {
+        let reason = "the run's new graph has no gate here".to_owned();
+        let withdrawal = Withdrawal { at, by: by.clone(), reason };
+        row.state = InterruptState::Withdrawn(withdrawal.clone());
+        Write::Withdraw { interrupt: row.interrupt, withdrawal }
+    });
+    withdrawn.collect()
 }
 
 fn is_short(journal: &Journal, recorded: usize) -> bool {

@@ -66,7 +66,10 @@ pub enum Change {
 /// Updates that do not fold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
-    #[error("channel {channel} ({reducer}) takes {wants}; node {node} wrote {got}")]
+    #[error(
+        "channel {channel} ({reducer}) takes {wants}{}; {node} gave {got}",
+        if *reducer == "append" { " of what is added" } else { "" }
+    )]
     Type { channel: ChannelName, reducer: &'static str, wants: JsonKind, got: JsonKind, node: String },
     #[error(
         "channel {channel} has the reducer replace, and two tasks of one step wrote it: {first} and {second}; \

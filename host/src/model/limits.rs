@@ -98,7 +98,8 @@ impl Default for Limits {
             tasks_at_once: 64,
             memory_bytes_at_once: 8 * 1024 * MIB,
             compiles_at_once: 2,
-            compile_ms: 120_000,
+            // A Python component takes a quarter of a minute on a free machine, and many times that on a busy one.
+            compile_ms: 600_000,
             compile_memory_bytes: 2 * 1024 * MIB,
         }
     }
