@@ -13,6 +13,7 @@ use super::host::locked;
 use super::http::{Egress, HttpSender};
 use crate::model::checkpoint::{EffectRow, EffectScope};
 use crate::model::compile::CompiledEffect;
+use crate::model::graph::HttpSpec;
 use crate::model::ids::{Digest, TenantId};
 
 /// What a handler is asked to do.
@@ -79,6 +80,19 @@ impl Handlers {
             None if self.registered.contains_key(name) => Ok(()),
             None => Err(Unsent::NoHandler),
         }
+    }
+
+    pub fn permits(&self, http: &HttpSpec) -> Result<(), String> {
+        self.http.permitted(http)
+    }
+
+    /// A request of the host's own.
+    pub async fn post(
+        &self,
+        http: &HttpSpec,
+        request: &EffectRequest,
+    ) -> Result<Result<Value, EffectFailure>, String> {
+        self.http.send(http, request).await
     }
 
     pub async fn send(

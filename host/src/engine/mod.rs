@@ -23,6 +23,7 @@ mod task;
 mod effects;
 mod http;
 mod ledger;
+mod notify;
 mod watch;
 mod clock;
 mod error;

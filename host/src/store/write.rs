@@ -10,6 +10,7 @@ use super::batch::{Batch, Expect, LeaseChange, Write};
 use super::codec::BlobId;
 use super::error::{StoreError, is_constraint};
 use super::reader::Sql;
+use super::service::ServiceWrite;
 use super::writer::Content;
 use super::{
     Committed, Tally, channels, checkpoints, components, effects, inputs, interrupts, journal, requests,
@@ -97,6 +98,10 @@ impl Pen<'_> {
         }
     }
 
+    pub async fn is_there(&mut self, sql: Sql) -> Result<bool, Stop> {
+        Ok(self.returned(sql).await?.is_some())
+    }
+
     async fn returned(&mut self, sql: Sql) -> Result<Option<SqliteRow>, Stop> {
         fail_point!("store::in_batch");
         injected()?;
@@ -143,6 +148,21 @@ pub(super) async fn content(
     let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
     enter(&mut pen, tenant, Enter::OrMake).await?;
     components::insert(&mut pen, content).await
+}
+
+/// Carries out what the service asks for one tenant.
+pub(super) async fn service(
+    connection: &mut SqliteConnection,
+    tally: &Tally,
+    tenant: &TenantId,
+    writes: &[ServiceWrite],
+) -> Result<(), Stop> {
+    let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
+    enter(&mut pen, tenant, Enter::OrMake).await?;
+    for write in writes {
+        super::service::one(&mut pen, write).await?;
+    }
+    Ok(())
 }
 
 enum Enter {

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::batch::Batch;
 use super::error::{CommitError, StoreError, is_busy};
+use super::service::ServiceWrite;
 use super::write::{self, Stop};
 use super::{Committed, Tally};
 use crate::model::ids::{Digest, TenantId, Timestamp};
@@ -37,6 +38,7 @@ pub(super) struct Job {
 pub(super) enum Work {
     Batch(Box<Batch>),
     Content { tenant: TenantId, content: Content },
+    Service { tenant: TenantId, writes: Vec<ServiceWrite> },
 }
 
 /// What is stored under its digest.
@@ -156,6 +158,10 @@ impl Work {
             Self::Batch(batch) => Ok(Done::Thread(write::batch(connection, tally, batch).await?)),
             Self::Content { tenant, content } => {
                 write::content(connection, tally, tenant, content).await?;
+                Ok(Done::Content)
+            }
+            Self::Service { tenant, writes } => {
+                write::service(connection, tally, tenant, writes).await?;
                 Ok(Done::Content)
             }
         }
