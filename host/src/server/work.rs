@@ -228,9 +228,14 @@ impl Service {
             }
             return;
         }
-        if let Err(error) = self.end(&tenant, &row, &result).await {
-            // The next start finds it open, and that it was done.
-            tracing::error!(parent: &span, %error, "that a call is over was not written down");
+        // A disk that is full now may have room later; if this process ends first, the next start finds the
+        // call open, and that it was done.
+        while let Err(error) = self.end(&tenant, &row, &result).await {
+            tracing::error!(parent: &span, %error, "that a call is over could not be written down yet");
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+                () = self.stopped() => break,
+            }
         }
         let key = (tenant, row.thread);
         self.hub.tell(&key);

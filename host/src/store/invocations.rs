@@ -88,16 +88,16 @@ const SUPERSEDE: &str = concat!(
 );
 const BEGIN: &str = concat!(
     "UPDATE invocations SET status = 'running', updated_at = ?3, from_seq = ",
-    latest!("tenant", "thread"),
+    latest!("invocations.tenant", "invocations.thread"),
     " WHERE tenant = ?1 AND invocation = ?2 AND status = 'pending'"
 );
 const OF_RUN: &str = "UPDATE invocations SET run = ?3 WHERE tenant = ?1 AND invocation = ?2";
 const END: &str = concat!(
     "UPDATE invocations SET status = ?3, error = ?4, run = coalesce(?5, run), updated_at = ?6, \
         from_seq = coalesce(from_seq, ",
-    latest!("tenant", "thread"),
+    latest!("invocations.tenant", "invocations.thread"),
     "), to_seq = ",
-    latest!("tenant", "thread"),
+    latest!("invocations.tenant", "invocations.thread"),
     " WHERE tenant = ?1 AND invocation = ?2 AND status IN ('pending', 'running')"
 );
 const REMOVE: &str = "DELETE FROM invocations WHERE tenant = ?1 AND invocation = ?2 \
