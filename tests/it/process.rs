@@ -105,7 +105,7 @@ pub async fn finish(child: Child) -> Said {
     }
 }
 
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("../debug/holdpoint");
     assert!(path.exists(), "{} is not there; run the tests with `make test`", path.display());
     path

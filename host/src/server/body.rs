@@ -1,9 +1,11 @@
 //! What comes with a request, held to its bounds before it is read: bodies as JSON, ids, queries.
 
+use std::collections::BTreeMap;
+
 use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -59,15 +61,25 @@ impl From<BytesRejection> for Problem {
     }
 }
 
-/// The parameters of a query.
+/// The parameters of a query. One that comes several times is a list, its values joined by commas.
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, service: &Shared) -> Result<Self, Problem> {
-        let query: Result<axum::extract::Query<T>, QueryRejection> =
-            axum::extract::Query::from_request_parts(parts, service).await;
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
+        let mut named: BTreeMap<String, String> = BTreeMap::new();
+        for (name, value) in url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()) {
+            let all = named.entry(name.into_owned()).or_default();
+            if !all.is_empty() {
+                all.push(',');
+            }
+            all.push_str(&value);
+        }
+        let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(&named).finish();
+        let malformed = || Problem::invalid("the query cannot be read");
+        let uri = Uri::try_from(format!("/?{query}")).map_err(|_| malformed())?;
+        let query: Result<axum::extract::Query<T>, QueryRejection> = axum::extract::Query::try_from_uri(&uri);
         query.map(|query| Self(query.0)).map_err(|rejection| Problem::invalid(rejection.body_text()))
     }
 }
