@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdpoint::engine::Settings;
+use holdpoint::model::{TenantId, Timestamp};
 use holdpoint::server::keys::{self, NewKey};
 use holdpoint::server::{ServeSettings, Service};
 use holdpoint::store::{OnlyFor, Scope, Store};
 use holdpoint::{GraphSpec, Host};
-use holdpoint::model::{TenantId, Timestamp};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -50,7 +50,13 @@ pub fn client() -> reqwest::Client {
 }
 
 pub fn settings() -> ServeSettings {
-    ServeSettings { needs_keys: false, heartbeat_ms: 200, webhook_backoff_ms: 20, sweep_ms: 100, ..Default::default() }
+    ServeSettings {
+        needs_keys: false,
+        heartbeat_ms: 200,
+        webhook_backoff_ms: 20,
+        sweep_ms: 100,
+        ..Default::default()
+    }
 }
 
 impl Served {
@@ -117,7 +123,8 @@ impl Caller {
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
         let text = response.text().await.unwrap();
-        let body = serde_json::from_str(&text).unwrap_or(if text.is_empty() { Value::Null } else { json!(text) });
+        let body =
+            serde_json::from_str(&text).unwrap_or(if text.is_empty() { Value::Null } else { json!(text) });
         Came { status, headers, body }
     }
 
@@ -169,7 +176,8 @@ impl Caller {
 
     /// Runs a script on a thread, and waits.
     pub async fn wait(&self, thread: &str, script: Value) -> Came {
-        let body = json!({ "assistant_id": "scripted", "input": { "script": script }, "if_not_exists": "create" });
+        let body =
+            json!({ "assistant_id": "scripted", "input": { "script": script }, "if_not_exists": "create" });
         self.post(&format!("/threads/{thread}/runs/wait"), body).await
     }
 
@@ -258,7 +266,8 @@ pub async fn run_client(kind: &str, program: &str, args: &[&str]) -> String {
     };
     let output = command.args(args).stdin(Stdio::null()).kill_on_drop(true).output();
     let output = tokio::time::timeout(Duration::from_secs(150), output).await.expect("it ends").unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}");
     said
 }

@@ -1,5 +1,6 @@
 //! One document for all routes, and nothing that it does not say.
 
+use holdpoint::store::Scope;
 use serde_json::json;
 
 use crate::service::*;
@@ -38,17 +39,38 @@ async fn the_document_has_every_route_with_what_it_takes_and_answers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_made_up_from_the_document_find_no_fault_and_nothing_undocumented() {
     let served = Served::start(settings()).await;
-    let caller = served.caller();
+    let all = [Scope::Admin, Scope::Deploy, Scope::Run, Scope::Answer];
+    let caller = served.key("default", &all).await;
+    let key = format!("x-api-key: {}", caller.key.as_ref().unwrap());
     caller.scripted(&["n"]).await;
     caller.wait("t", json!([{ "ask": "?" }])).await.is(200);
     let document = format!("{}/openapi.json", served.url);
-    let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+    let checks =
+        "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
     let args = [
-        "run", &document, "--checks", checks, "--phases", "examples,coverage,fuzzing", "--max-examples", "6",
-        "--workers", "2", "--request-timeout", "10", "--seed", "7", "--suppress-health-check", "all", "--no-color",
-        "--exclude-path-regex", "stream$",
+        "run",
+        &document,
+        "-H",
+        &key,
+        "--checks",
+        checks,
+        "--phases",
+        "fuzzing",
+        "--max-examples",
+        "8",
+        "--workers",
+        "2",
+        "--request-timeout",
+        "10",
+        "--seed",
+        "7",
+        "--suppress-health-check",
+        "all",
+        "--no-color",
+        "--exclude-path-regex",
+        "stream$",
     ];
     let said = run_client("python", "schemathesis", &args).await;
-    assert!(said.contains("passed"), "{said}");
+    assert!(said.contains("No issues found") || said.contains("passed"), "{said}");
     served.end().await;
 }

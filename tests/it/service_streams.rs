@@ -22,7 +22,8 @@ fn script() -> Value {
 }
 
 async fn begun(caller: &Caller, thread: &str) -> String {
-    let body = json!({ "assistant_id": "scripted", "input": { "script": script() }, "if_not_exists": "create" });
+    let body =
+        json!({ "assistant_id": "scripted", "input": { "script": script() }, "if_not_exists": "create" });
     let run = caller.post(&format!("/threads/{thread}/runs"), body).await.is(200);
     format!("/threads/{thread}/runs/{}", run["run_id"].as_str().unwrap())
 }
@@ -46,7 +47,8 @@ async fn a_stream_that_breaks_off_anywhere_goes_on_with_what_follows() {
     for name in ["values", "updates", "tasks", "checkpoints", "custom"] {
         assert!(names.contains(&name), "{name}: {names:?}");
     }
-    let said: Vec<&Value> = whole.iter().filter(|p| p.event == "custom").map(|p| &p.data["event"]["at"]).collect();
+    let said: Vec<&Value> =
+        whole.iter().filter(|p| p.event == "custom").map(|p| &p.data["event"]["at"]).collect();
     assert_eq!(said, [&json!(1), &json!(2)]);
     let ids: Vec<&String> = whole.iter().filter_map(|part| part.id.as_ref()).collect();
     assert_eq!(ids.len(), whole.len() - 1, "all but the end can be gone on from");

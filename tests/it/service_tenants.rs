@@ -72,7 +72,9 @@ async fn every_route_says_of_another_tenants_things_that_they_are_not_there() {
             let method: Method = method.to_uppercase().parse().unwrap();
             if path.starts_with("/tenants") {
                 // Not theirs, and not mine: the operator's.
-                let came = mine.send(mine.request(method, &path.replace("{tenant}", "acme")).json(&json!({}))).await;
+                let new_key = json!({ "name": "mine", "scopes": ["admin"] });
+                let came =
+                    mine.send(mine.request(method, &path.replace("{tenant}", "acme")).json(&new_key)).await;
                 assert_eq!(came.status, 403, "{path}: {came:?}");
                 continue;
             }
@@ -198,7 +200,10 @@ async fn a_quota_refuses_and_says_which_it_is() {
     let put = || caller.request(Method::PUT, "/components").body(bytes.clone());
     caller.send(put()).await.is(429);
     let tenant = set(json!({ "storage_bytes": 1000 })).await;
-    assert_eq!((tenant["usage"]["components"].clone(), tenant["usage"]["threads"].clone()), (json!(1), json!(1)));
+    assert_eq!(
+        (tenant["usage"]["components"].clone(), tenant["usage"]["threads"].clone()),
+        (json!(1), json!(1))
+    );
     caller.send(put()).await.is(413);
     set(json!({ "body_bytes": 1000 })).await;
     caller.send(put()).await.is(413);

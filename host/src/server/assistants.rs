@@ -67,7 +67,7 @@ pub struct AssistantSearch {
 
 /// The assistants there are, the oldest first.
 #[utoipa::path(post, path = "/assistants/search", tag = "assistants", request_body = AssistantSearch,
-    responses((status = 200, description = "A page of them", body = Vec<Assistant>,
+    responses((status = 200, description = "A page of them, or of the fields that are asked for", body = Vec<Object>,
         headers(("X-Pagination-Total" = u64, description = "How many there are in all")))))]
 pub async fn search(caller: Caller, Body(search): Body<AssistantSearch>) -> Result<Response, Problem> {
     let allowed = caller.may_look()?;
@@ -94,7 +94,7 @@ pub fn paged(response: &mut Response, total: u64, next: u64) {
 
 /// How many assistants there are.
 #[utoipa::path(post, path = "/assistants/count", tag = "assistants", request_body = AssistantSearch,
-    responses((status = 200, description = "How many", body = u64)))]
+    responses((status = 200, description = "How many", body = u64, content_type = "application/json")))]
 pub async fn count(caller: Caller, Body(search): Body<AssistantSearch>) -> Result<Reply<u64>, Problem> {
     let allowed = caller.may_look()?;
     let metadata = body::object(search.metadata, "metadata")?;

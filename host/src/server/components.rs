@@ -64,7 +64,7 @@ impl From<&ComponentRow> for Component {
 
 /// Install a component. The same bytes again change nothing.
 #[utoipa::path(put, path = "/components", tag = "deployment",
-    request_body(content = Vec<u8>, content_type = "application/wasm"),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 200, description = "It is installed", body = Component)))]
 pub async fn put(
     caller: Caller,

@@ -203,12 +203,33 @@ async fn of_checkpoint(
                 true => {
                     let mut values = reader.values(row).await?;
                     if asks {
-                        values["__interrupt__"] = Value::Array(waits);
+                        values["__interrupt__"] = Value::Array(waits.clone());
                     }
                     Some((named("values"), values))
                 }
                 false => None,
             });
+            // Whoever looks at the root run only is told as well what a subgraph asks.
+            if !namespace.is_empty() && asks {
+                events.push(
+                    modes.has("updates").then(|| ("updates".into(), json!({ "__interrupt__": waits }))),
+                );
+                let above = match modes.has("values") {
+                    true => store.root_history(tenant, thread, Some(row.checkpoint), 1).await?,
+                    false => Vec::new(),
+                };
+                events.push(match above.first() {
+                    Some(root) => {
+                        let all = store.waiting_at(tenant, thread, row.created_at).await?;
+                        let all: Vec<Value> =
+                            all.iter().map(|asked| json!(Interrupt::of_row(asked))).collect();
+                        let mut values = reader.values(root).await?;
+                        values["__interrupt__"] = Value::Array(all);
+                        Some(("values".into(), values))
+                    }
+                    None => None,
+                });
+            }
         }
     }
     Ok(events)

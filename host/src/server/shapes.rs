@@ -130,7 +130,6 @@ pub struct ThreadState {
     pub values: Value,
     /// The nodes that run next, or wait.
     pub next: Vec<String>,
-    #[schema(no_recursion)]
     pub tasks: Vec<Task>,
     #[schema(value_type = Object)]
     pub metadata: Value,

@@ -117,7 +117,7 @@ pub struct HistoryQuery {
 /// A thread's states, the newest first.
 #[utoipa::path(post, path = "/threads/{thread_id}/history", tag = "threads",
     params(("thread_id" = String, Path)), request_body = HistoryQuery,
-    responses((status = 200, description = "The states", body = Vec<ThreadState>)))]
+    responses((status = 200, description = "The states, or the fields of them that are asked for", body = Vec<Object>)))]
 pub async fn history(
     caller: Caller,
     Path(thread): Path<String>,

@@ -187,7 +187,7 @@ impl ThreadSearch {
 
 /// The threads there are, those that changed last first.
 #[utoipa::path(post, path = "/threads/search", tag = "threads", request_body = ThreadSearch,
-    responses((status = 200, description = "A page of them", body = Vec<Thread>,
+    responses((status = 200, description = "A page of them, or of the fields that are asked for", body = Vec<Object>,
         headers(("X-Pagination-Total" = u64, description = "How many there are in all")))))]
 pub async fn search(caller: Caller, Body(search): Body<ThreadSearch>) -> Result<Response, Problem> {
     let allowed = caller.may_run()?;
@@ -211,7 +211,7 @@ pub async fn search(caller: Caller, Body(search): Body<ThreadSearch>) -> Result<
 
 /// How many threads there are.
 #[utoipa::path(post, path = "/threads/count", tag = "threads", request_body = ThreadSearch,
-    responses((status = 200, description = "How many", body = u64)))]
+    responses((status = 200, description = "How many", body = u64, content_type = "application/json")))]
 pub async fn count(caller: Caller, Body(search): Body<ThreadSearch>) -> Result<Reply<u64>, Problem> {
     let allowed = caller.may_run()?;
     Ok(Reply(allowed.store().list_threads(&allowed.tenant, &search.filter()?).await?.1))
