@@ -13,12 +13,14 @@ mod fork;
 mod history;
 mod inspect;
 mod install;
+mod key;
 mod new;
 mod pending;
 mod prune;
 mod resume;
 mod retry;
 mod run;
+mod serve;
 mod show;
 mod state;
 mod steer;
@@ -165,6 +167,12 @@ enum Command {
     /// Check components and keep them in the database
     #[command(long_about = install::ABOUT)]
     Install(install::Args),
+    /// Serve graphs, threads and questions over HTTP
+    #[command(long_about = serve::ABOUT)]
+    Serve(serve::Args),
+    /// Say who may call the service
+    #[command(subcommand)]
+    Key(key::Command),
     /// Show the whole thing at work: a run that is killed, answered, and finished
     #[command(long_about = demo::ABOUT)]
     Demo(demo::Args),
@@ -292,6 +300,8 @@ impl Command {
             Self::Inspect(args) => inspect::run(args, shell).await,
             Self::Verify(args) => verify::run(args, shell).await,
             Self::Install(args) => install::run(args, shell).await,
+            Self::Serve(args) => serve::run(args, shell).await,
+            Self::Key(command) => key::run(command, shell).await,
             Self::Demo(args) => demo::run(args, shell).await,
         }
     }
@@ -491,7 +501,7 @@ mod tests {
             let name = command.get_name();
             assert!(command.get_about().is_some(), "{name}");
             let long = command.get_long_about().map(ToString::to_string).unwrap_or_default();
-            assert!(long.contains("holdpoint ") || name == "state", "{name} has no example");
+            assert!(long.contains("holdpoint ") || ["state", "key"].contains(&name), "{name} has no example");
         }
     }
 

@@ -14,6 +14,7 @@ use super::http::{Egress, HttpSender, Unsendable};
 use super::secrets::Secrets;
 use crate::model::checkpoint::{EffectRow, EffectScope};
 use crate::model::compile::CompiledEffect;
+use crate::model::graph::HttpSpec;
 use crate::model::ids::{Digest, TenantId};
 
 /// What a handler is asked to do.
@@ -92,6 +93,20 @@ impl Handlers {
             None if self.registered.contains_key(name) => Ok(()),
             None => Err(Unsent::NoHandler),
         }
+    }
+
+    pub fn permits(&self, tenant: &TenantId, http: &HttpSpec) -> Result<(), Unsent> {
+        Ok(self.http.permitted(tenant, http)?)
+    }
+
+    /// A request of the host's own.
+    pub async fn post(
+        &self,
+        tenant: &TenantId,
+        http: &HttpSpec,
+        request: &EffectRequest,
+    ) -> Result<Result<Value, EffectFailure>, Unsent> {
+        Ok(self.http.send(tenant, http, request).await?)
     }
 
     pub async fn send(

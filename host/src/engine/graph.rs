@@ -59,7 +59,7 @@ impl Graph {
         let (Some(store), Some(thread)) = (self.host.shared.store.clone(), thread) else {
             return self.host.fleeting(&self.compiled, (input, gates)).await;
         };
-        let input = Input { update: input, gates, queued: None };
+        let input = Input { update: input, gates, queued: None, run: config.run_id };
         let lock = self.host.shared.thread_lock(&self.host.tenant, &thread);
         let _only = match (lock.try_lock(), config.if_busy) {
             (Ok(only), _) => only,
@@ -78,6 +78,15 @@ impl Graph {
             }
         };
         self.host.start(&store, &thread, &self.compiled, &input, Some(config.if_busy)).await
+    }
+
+    /// Whether a run of this graph would take this as its input; starts nothing.
+    pub fn check_input(&self, input: &Value) -> Result<(), EngineError> {
+        let limits = &self.host.shared.limits;
+        let taken = limits
+            .take_json(&input.to_string(), "the input", ("state_bytes", limits.state_bytes))
+            .and_then(|input| plan::accept_input(&self.compiled, &input));
+        Ok(taken.map(drop).map_err(Refused::of)?)
     }
 
     /// Where one run stops, beside what the graph says.
@@ -163,7 +172,7 @@ impl Host {
                 }
             }
             let secret = before.as_ref().map_or_else(rand_secret, |before| before.secret);
-            let ids = (RunId::fresh(), CheckpointId::fresh());
+            let ids = (input.run.unwrap_or_else(RunId::fresh), CheckpointId::fresh());
             let expect = match &before {
                 None => Expect::Absent { secret },
                 Some(before) => Expect::At { head: before.head, epoch: before.epoch },

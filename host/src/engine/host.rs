@@ -258,6 +258,20 @@ impl Host {
         Self::of(self.shared.clone(), tenant)
     }
 
+    pub fn tenant(&self) -> &TenantId {
+        &self.tenant
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    /// A graph that was compiled before, by its digest.
+    pub async fn kept_graph(&self, digest: Digest) -> Result<Graph, EngineError> {
+        let compiled = self.shared.graph(&self.tenant, digest).await?;
+        Ok(Graph { host: self.clone(), compiled, withheld: Vec::new() })
+    }
+
     /// Checks and keeps a component; the same bytes again change nothing.
     pub async fn install(&self, name: &str, bytes: Vec<u8>) -> Result<Installed, EngineError> {
         let digest = Digest::of(&bytes);

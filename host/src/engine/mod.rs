@@ -27,6 +27,7 @@ mod effects;
 mod http;
 mod secrets;
 mod ledger;
+mod notify;
 mod watch;
 pub mod verify;
 mod clock;

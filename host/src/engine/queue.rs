@@ -15,7 +15,7 @@ use crate::model::command::RunConfig;
 use crate::model::compile::CompiledGraph;
 use crate::model::error::{Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{ChannelName, TenantId, ThreadId};
+use crate::model::ids::{ChannelName, RunId, TenantId, ThreadId};
 use crate::model::json::Json;
 use crate::store::{Batch, CommitError, Expect, LeaseChange, Store, ThreadSnapshot, Write};
 
@@ -25,6 +25,8 @@ pub(super) struct Input {
     pub gates: Gates,
     /// The number of its place in the queue, if it waited there.
     pub queued: Option<i64>,
+    /// The id that its run will have, if its caller chose one.
+    pub run: Option<RunId>,
 }
 
 /// Word to the worker that starts what waits.
@@ -73,7 +75,7 @@ impl Host {
         }
         let graph = self.shared.graph(&self.tenant, queued.graph).await?;
         let update = plan::accept_input(&graph, &queued.input).map_err(Refused::of)?;
-        let input = Input { update, gates: queued.gates, queued: Some(seq) };
+        let input = Input { update, gates: queued.gates, queued: Some(seq), run: None };
         self.start(&store, &thread, &graph, &input, None).await.map(Some)
     }
 

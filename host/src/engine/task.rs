@@ -178,7 +178,10 @@ impl Outside for TaskOutside {
     }
 
     fn emit(&self, event: Json) {
-        self.invocation.shared.watch(Watched::Emitted { node: &self.path, task: self.row.task, event });
+        let Invocation { tenant, thread, .. } = &*self.invocation;
+        let (task, attempt) = (self.row.task, self.row.attempts);
+        let (thread, node) = (thread.as_ref(), self.path.as_str());
+        self.invocation.shared.watch(Watched::Emitted { tenant, thread, node, task, attempt, event });
     }
 }
 

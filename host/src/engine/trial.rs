@@ -284,6 +284,14 @@ impl Outside for TrialOutside {
     }
 
     fn emit(&self, event: Json) {
-        (self.watcher)(&Watched::Emitted { node: self.node.as_str(), task: self.task, event });
+        let tenant = Default::default();
+        (self.watcher)(&Watched::Emitted {
+            tenant: &tenant,
+            thread: None,
+            node: self.node.as_str(),
+            task: self.task,
+            attempt: 1,
+            event,
+        });
     }
 }

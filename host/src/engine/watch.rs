@@ -1,6 +1,6 @@
 //! What those who watch a run are shown while it goes on. Provisional: nothing of it need be durable.
 
-use crate::model::ids::TaskId;
+use crate::model::ids::{TaskId, TenantId, ThreadId};
 use crate::model::json::Json;
 use crate::sandbox::LogLevel;
 
@@ -33,9 +33,13 @@ pub enum Watched<'a> {
         level: LogLevel,
         message: &'a str,
     },
+    /// What a node said for those who watch; provisional, and said again by another attempt.
     Emitted {
+        tenant: &'a TenantId,
+        thread: Option<&'a ThreadId>,
         node: &'a str,
         task: TaskId,
+        attempt: u32,
         event: Json,
     },
 }

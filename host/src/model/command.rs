@@ -16,6 +16,9 @@ pub struct RunConfig {
     pub interrupt_after: Vec<String>,
     /// What becomes of new input where the thread is paused or running. Only a start reads it.
     pub if_busy: IfBusy,
+    /// The id that the run will have, if the caller needs to know it before: whether a run of this id is
+    /// there says whether it was started. Input that waits its turn does not keep it.
+    pub run_id: Option<RunId>,
 }
 
 /// What becomes of new input on a thread that is paused or running.
@@ -55,6 +58,12 @@ impl RunConfig {
     /// What becomes of the input if the thread is paused or running.
     pub fn if_busy(mut self, policy: IfBusy) -> Self {
         self.if_busy = policy;
+        self
+    }
+
+    /// The id that the run will have.
+    pub fn run_id(mut self, run: RunId) -> Self {
+        self.run_id = Some(run);
         self
     }
 

@@ -96,6 +96,10 @@ impl<'r> Columns<'r> {
         id.transpose().map_err(|e| self.wrong(column, e))
     }
 
+    pub fn uuid(&self, column: &'static str) -> Result<Uuid, StoreError> {
+        self.bytes(column).map(Uuid::from_bytes)
+    }
+
     pub fn id<T: BlobId>(&self, column: &'static str) -> Result<T, StoreError> {
         let id = self.id_or_null(column)?;
         self.some(column, id)

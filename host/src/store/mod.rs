@@ -34,6 +34,14 @@ mod components;
 mod origin;
 mod prune;
 mod delete;
+mod keys;
+mod settings;
+mod assistants;
+mod notes;
+mod invocations;
+mod deliveries;
+mod service;
+mod since;
 #[cfg(test)]
 mod tests;
 
@@ -43,19 +51,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use sqlx::{SqliteConnection, SqlitePool};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot};
 
+pub use assistants::{AssistantFilter, AssistantRow, DeploymentRow};
 pub use batch::{Batch, Expect, LeaseChange, OwnerId, Write, merged};
 pub use components::ComponentRow;
+pub use deliveries::DeliveryRow;
 pub use error::{CommitError, StoreError};
+pub use invocations::{InvocationEnd, InvocationRow, InvocationStatus};
+pub use keys::{KeyRow, OnlyFor, Scope};
+pub use notes::{ListFilter, ListedThread, NoteRow, ThreadOrder};
 pub use open::OpenOptions;
 pub use origin::{Lineage, Origin, Place, Sought, Waypoint};
 pub use prune::Pruned;
 pub use requests::RequestRow;
+pub use service::{NotSo, ServiceWrite};
+pub use settings::{SettingsRow, UsageRow};
 pub use snapshot::{RunSnapshot, ThreadSnapshot};
 pub use threads::{Lease, LeaseState, ThreadFilter, ThreadRow};
 
-use crate::model::ids::TenantId;
+use crate::model::ids::{TenantId, ThreadId};
 use reader::Sql;
 use writer::{Content, Done, Job, Message, Work, Writer};
 
@@ -74,7 +89,11 @@ struct Inner {
     writer: mpsc::Sender<Message>,
     locked_after_ms: u64,
     tally: Arc<Tally>,
+    changes: broadcast::Sender<(TenantId, ThreadId)>,
 }
+
+/// How many changes of threads a listener may be behind before it is told that it missed some.
+const CHANGES_MAX: usize = 1024;
 
 /// What a commit leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,16 +147,36 @@ impl Store {
         };
         let (sender, messages) = mpsc::channel(writer::QUEUE_MAX);
         tokio::spawn(writer.run(messages));
-        Self { inner: Arc::new(Inner { file, readers, writer: sender, locked_after_ms, tally }) }
+        Self {
+            inner: Arc::new(Inner {
+                file,
+                readers,
+                writer: sender,
+                locked_after_ms,
+                tally,
+                changes: broadcast::Sender::new(CHANGES_MAX),
+            }),
+        }
     }
 
     /// Makes a batch true, all of it or nothing; durable when this returns. It goes on if the caller
     /// stops waiting.
     pub async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
+        let changed = (batch.tenant.clone(), batch.thread.clone());
         match self.inner.work(Work::Batch(Box::new(batch))).await? {
-            Done::Thread(committed) => Ok(committed),
+            Done::Thread(committed) => {
+                // Nobody may be listening.
+                self.inner.changes.send(changed).ok();
+                Ok(committed)
+            }
             _ => Err(StoreError::rejected("the writer answered something else").into()),
         }
+    }
+
+    /// Names each thread that this process changes, once that is durable. A hint: what another process
+    /// writes is not named, and a listener that is slow misses some, and is told so.
+    pub fn changes(&self) -> broadcast::Receiver<(TenantId, ThreadId)> {
+        self.inner.changes.subscribe()
     }
 
     async fn put(&self, tenant: &TenantId, content: Content) -> Result<(), StoreError> {

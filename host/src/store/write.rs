@@ -12,6 +12,7 @@ use super::delete::{self, Delete};
 use super::error::{StoreError, is_constraint};
 use super::prune::{self, Prune, Pruned};
 use super::reader::Sql;
+use super::service::ServiceWrite;
 use super::writer::Content;
 use super::{
     Committed, Tally, channels, checkpoints, components, effects, faults, inputs, interrupts, journal,
@@ -107,6 +108,10 @@ impl Pen<'_> {
         Ok(())
     }
 
+    pub async fn is_there(&mut self, sql: Sql) -> Result<bool, Stop> {
+        Ok(self.returned(sql).await?.is_some())
+    }
+
     async fn returned(&mut self, sql: Sql) -> Result<Option<SqliteRow>, Stop> {
         fail_point!("store::in_batch");
         injected()?;
@@ -164,6 +169,21 @@ pub(super) async fn prune(
     let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
     enter(&mut pen, &prune.tenant).await?;
     prune::carry_out(&mut pen, prune).await
+}
+
+/// Carries out what the service asks for one tenant.
+pub(super) async fn service(
+    connection: &mut SqliteConnection,
+    tally: &Tally,
+    tenant: &TenantId,
+    writes: &[ServiceWrite],
+) -> Result<(), Stop> {
+    let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
+    enter(&mut pen, tenant).await?;
+    for write in writes {
+        super::service::one(&mut pen, write).await?;
+    }
+    Ok(())
 }
 
 /// Removes a thread.

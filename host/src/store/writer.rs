@@ -12,6 +12,7 @@ use super::batch::Batch;
 use super::delete::Delete;
 use super::error::{CommitError, StoreError, is_busy};
 use super::prune::{Prune, Pruned};
+use super::service::ServiceWrite;
 use super::write::{self, Stop};
 use super::{Committed, Tally, faults};
 use crate::model::ids::{Digest, TenantId, Timestamp};
@@ -45,6 +46,7 @@ pub(super) enum Work {
     Content { tenant: TenantId, content: Content },
     Prune(Box<Prune>),
     Delete(Box<Delete>),
+    Service { tenant: TenantId, writes: Vec<ServiceWrite> },
 }
 
 /// What is stored under its digest.
@@ -213,6 +215,10 @@ impl Work {
             Self::Delete(delete) => {
                 write::delete(connection, tally, delete).await?;
                 Ok(Done::Deleted)
+            }
+            Self::Service { tenant, writes } => {
+                write::service(connection, tally, tenant, writes).await?;
+                Ok(Done::Content)
             }
         }
     }

@@ -1,0 +1,120 @@
+//! Components: their bytes come in, are checked and compiled, and go under their digest.
+
+use axum::Json as Reply;
+use axum::RequestExt as _;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use bytes::Bytes;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::body::{self, Path};
+use super::caller::Caller;
+use super::problem::Problem;
+use super::service::Shared;
+use super::shapes::time;
+use crate::model::Digest;
+use crate::model::compile::NodeInfo;
+use crate::store::ComponentRow;
+
+/// An installed component, and what it says it needs.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Component {
+    /// `sha256:` and 64 hex digits.
+    pub digest: String,
+    pub bytes: u64,
+    pub declares: Declares,
+    pub installed_at: Option<String>,
+}
+
+/// In the component's own names; a graph maps them to its own.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Declares {
+    pub name: String,
+    pub version: String,
+    pub reads: Vec<String>,
+    pub writes: Vec<String>,
+    pub routes: Vec<String>,
+    pub effects: Vec<String>,
+}
+
+impl From<&NodeInfo> for Declares {
+    fn from(info: &NodeInfo) -> Self {
+        let list = |names: &std::collections::BTreeSet<String>| names.iter().cloned().collect();
+        Self {
+            name: info.name.clone(),
+            version: info.version.clone(),
+            reads: list(&info.reads),
+            writes: list(&info.writes),
+            routes: list(&info.routes),
+            effects: list(&info.effects),
+        }
+    }
+}
+
+impl From<&ComponentRow> for Component {
+    fn from(row: &ComponentRow) -> Self {
+        Self {
+            digest: row.digest.to_string(),
+            bytes: row.size_bytes,
+            declares: (&row.info).into(),
+            installed_at: Some(time(row.installed_at)),
+        }
+    }
+}
+
+/// Install a component. The same bytes again change nothing.
+#[utoipa::path(put, path = "/components", tag = "deployment",
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses((status = 200, description = "It is installed", body = Component)))]
+pub async fn put(
+    caller: Caller,
+    State(service): State<Shared>,
+    request: Request,
+) -> Result<Reply<Component>, Problem> {
+    let allowed = caller.may_deploy()?;
+    let settings = service.tenant_settings(&allowed.tenant).await?;
+    let most = service.host.limits().component_bytes.min(settings.quotas.body_bytes);
+    let request = request.with_limited_body();
+    let bytes: Bytes = request.extract().await.map_err(Problem::from)?;
+    if bytes.len() as u64 > most {
+        let what = format!("the component has {} bytes; at most {most} are taken", bytes.len());
+        return Err(Problem::too_large(what));
+    }
+    let digest = Digest::of(&bytes);
+    let known = allowed.store().component_info(&allowed.tenant, digest).await?;
+    if known.is_none() {
+        allowed.service.room_for_component(&allowed.tenant, bytes.len() as u64).await?;
+    }
+    let installed = allowed.host.install(&digest.to_string(), bytes.to_vec()).await?;
+    Ok(Reply(Component {
+        digest: installed.digest.to_string(),
+        bytes: installed.bytes as u64,
+        declares: (&installed.info).into(),
+        installed_at: known.map(|row| time(row.installed_at)),
+    }))
+}
+
+/// How much of a body is read here at most, before a tenant's quota is looked at.
+pub fn limit(service: &Shared) -> DefaultBodyLimit {
+    DefaultBodyLimit::max(usize::try_from(service.host.limits().component_bytes).unwrap_or(usize::MAX))
+}
+
+/// What is installed.
+#[utoipa::path(get, path = "/components", tag = "deployment",
+    responses((status = 200, description = "By digest", body = Vec<Component>)))]
+pub async fn list(caller: Caller) -> Result<Reply<Vec<Component>>, Problem> {
+    let allowed = caller.may_look()?;
+    let rows = allowed.store().components(&allowed.tenant).await?;
+    Ok(Reply(rows.iter().map(Component::from).collect()))
+}
+
+/// What a component declares.
+#[utoipa::path(get, path = "/components/{digest}", tag = "deployment", params(("digest" = String, Path)),
+    responses((status = 200, description = "The component", body = Component)))]
+pub async fn get(caller: Caller, Path(digest): Path<String>) -> Result<Reply<Component>, Problem> {
+    let allowed = caller.may_look()?;
+    let missing = || Problem::not_found(format_args!("component {:?}", body::clip(&digest)));
+    let id: Digest = digest.parse().map_err(|_| missing())?;
+    let row = allowed.store().component_info(&allowed.tenant, id).await?.ok_or_else(missing)?;
+    Ok(Reply((&row).into()))
+}

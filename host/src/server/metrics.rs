@@ -1,0 +1,166 @@
+//! Figures for whoever runs the service, as Prometheus reads them. Labels are from closed sets: routes,
+//! kinds, outcomes; of tenants the first so many, and the rest together.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+use super::caller::Caller;
+use super::problem::Problem;
+use super::service::Shared;
+use crate::engine::EngineError;
+use crate::model::{Execution, Kind, RunStatus, TenantId};
+
+/// So many tenants have figures of their own.
+const TENANTS_MAX: usize = 100;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RequestLabels {
+    method: String,
+    route: String,
+    status: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OutcomeLabels {
+    tenant: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct KindLabels {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TakenLabels {
+    taken: &'static str,
+}
+
+pub struct Metrics {
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Histogram,
+    invocations: Family<OutcomeLabels, Counter>,
+    invocation_seconds: Histogram,
+    refusals: Family<KindLabels, Counter>,
+    failures: Family<KindLabels, Counter>,
+    webhooks: Family<TakenLabels, Counter>,
+    pub streams: Gauge<i64, AtomicI64>,
+    tenants: Mutex<BTreeSet<TenantId>>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let seconds = || Histogram::new(exponential_buckets(0.001, 2.0, 16));
+        Self {
+            requests: Family::default(),
+            request_seconds: seconds(),
+            invocations: Family::default(),
+            invocation_seconds: seconds(),
+            refusals: Family::default(),
+            failures: Family::default(),
+            webhooks: Family::default(),
+            streams: Gauge::default(),
+            tenants: Mutex::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// `route`: as it is declared, not as it was called.
+    pub fn request(&self, method: &str, route: &str, status: u16, took: Duration) {
+        let labels =
+            RequestLabels { method: method.to_owned(), route: route.to_owned(), status: status.into() };
+        self.requests.get_or_create(&labels).inc();
+        self.request_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn invocation(&self, tenant: &TenantId, result: &Result<Execution, EngineError>, took: Duration) {
+        let outcome = match result {
+            Ok(execution) => match execution.status {
+                RunStatus::Interrupted => "interrupted",
+                status => status.as_str(),
+            },
+            Err(EngineError::Refused(refused)) => {
+                self.refused(refused.error.kind);
+                "refused"
+            }
+            Err(EngineError::Stopped) => "stopped",
+            Err(_) => "host-failed",
+        };
+        if let Ok(Execution { error: Some(error), .. }) = result {
+            self.failures.get_or_create(&KindLabels { kind: error.kind.as_str() }).inc();
+        }
+        self.invocations.get_or_create(&OutcomeLabels { tenant: self.label(tenant), outcome }).inc();
+        self.invocation_seconds.observe(took.as_secs_f64());
+    }
+
+    pub fn refused(&self, kind: Kind) {
+        self.refusals.get_or_create(&KindLabels { kind: kind.as_str() }).inc();
+    }
+
+    pub fn webhook(&self, taken: bool) {
+        let taken = if taken { "yes" } else { "no" };
+        self.webhooks.get_or_create(&TakenLabels { taken }).inc();
+    }
+
+    fn label(&self, tenant: &TenantId) -> String {
+        let mut tenants = self.tenants.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if tenants.len() < TENANTS_MAX {
+            tenants.insert(tenant.clone());
+        }
+        if tenants.contains(tenant) { tenant.to_string() } else { "others".to_owned() }
+    }
+
+    async fn text(&self, service: &Shared) -> Result<String, Problem> {
+        let mut registry = Registry::with_prefix("holdpoint");
+        registry.register("http_requests", "Requests answered", self.requests.clone());
+        registry.register("http_request_seconds", "Until a response began", self.request_seconds.clone());
+        registry.register("invocations", "Calls on threads, by how they ended", self.invocations.clone());
+        registry.register("invocation_seconds", "What a call took", self.invocation_seconds.clone());
+        registry.register("refusals", "Calls that did not fit their thread", self.refusals.clone());
+        registry.register("failures", "Runs that failed or diverged", self.failures.clone());
+        registry.register("webhooks", "Attempts to tell somebody", self.webhooks.clone());
+        registry.register("streams", "Streams that are open", self.streams.clone());
+        let store = service.store();
+        let gauge = |n: u64| ConstGauge::new(i64::try_from(n).unwrap_or(i64::MAX));
+        let open = store.open_invocation_count().await?;
+        registry.register("invocations_open", "Calls that wait or run", gauge(open));
+        let waiting = store.delivery_count().await?;
+        registry.register("webhooks_waiting", "What is still to be told", gauge(waiting));
+        let counters = store.counters();
+        let counter = |n: u64| ConstCounter::new(n);
+        registry.register("store_commits", "Transactions", counter(counters.commits));
+        registry.register("store_batches", "Batches taken up", counter(counters.batches));
+        registry.register("store_statements", "Statements", counter(counters.statements));
+        let mut text = String::new();
+        // Writing into a string does not fail.
+        encode(&mut text, &registry).map_err(|_| Problem::unavailable("the figures could not be written"))?;
+        Ok(text)
+    }
+}
+
+/// The service's figures.
+///
+/// For the operator: a key with the scope `admin`.
+#[utoipa::path(get, path = "/metrics", tag = "operation", responses(
+    (status = 200, description = "In the text format of Prometheus", body = String,
+        content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8")))]
+pub async fn get(State(service): State<Shared>, caller: Caller) -> Result<Response, Problem> {
+    caller.may_admin()?;
+    let text = service.metrics.text(&service).await?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}

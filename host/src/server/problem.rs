@@ -1,0 +1,164 @@
+//! What goes wrong, as a status and a body: `{"detail": …}` as the field's clients expect it, and beside
+//! it what a program can act on. What is only the host's business goes to its log and not to the client.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use crate::engine::EngineError;
+use crate::model::{ErrorRecord, Kind, Refused};
+use crate::store::StoreError;
+
+/// A refusal, or a failure of the host.
+#[derive(Debug)]
+pub struct Problem {
+    status: StatusCode,
+    body: Box<ProblemBody>,
+    retry_after_s: Option<u64>,
+}
+
+/// The body of every answer that is no success.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub struct ProblemBody {
+    /// One sentence: what, which, the limit, the way out.
+    pub detail: String,
+    /// `kind`, `message` and the kind's particulars, where the engine refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Value>,
+    /// The thread's latest run, where a thread is what it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_id: Option<String>,
+    /// What waits for an answer on the thread now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pending: Option<Value>,
+}
+
+impl Problem {
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        let body = ProblemBody { detail: detail.into(), ..ProblemBody::default() };
+        Self { status, body: Box::new(body), retry_after_s: None }
+    }
+
+    pub fn not_found(what: impl std::fmt::Display) -> Self {
+        Self::new(StatusCode::NOT_FOUND, format!("there is no {what}"))
+    }
+
+    pub fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    }
+
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    pub fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    }
+
+    pub fn too_many(detail: impl Into<String>, retry_after_s: u64) -> Self {
+        Self { retry_after_s: Some(retry_after_s), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
+    }
+
+    pub fn unavailable(detail: impl Into<String>) -> Self {
+        Self { retry_after_s: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+    }
+
+    /// The host's own failure: whoever runs it reads why in its log.
+    fn failed(error: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%error, "a request could not be carried out");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the host could not do this; its log says why")
+    }
+
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub fn detail(&self) -> &str {
+        &self.body.detail
+    }
+
+    fn record(error: &ErrorRecord) -> Self {
+        let status = match error.kind {
+            Kind::NotFound | Kind::Pruned => StatusCode::NOT_FOUND,
+            Kind::Busy
+            | Kind::NotPending
+            | Kind::Stale
+            | Kind::Ambiguous
+            | Kind::GateTakesNoValue
+            | Kind::KeyConflict
+            | Kind::Cancelled
+            | Kind::EngineMismatch
+            | Kind::InDoubt
+            | Kind::Expired
+            | Kind::Diverged
+            | Kind::Resume => StatusCode::CONFLICT,
+            Kind::Limit => StatusCode::PAYLOAD_TOO_LARGE,
+            Kind::Denied => StatusCode::FORBIDDEN,
+            Kind::Schema | Kind::Invalid | Kind::Undeclared | Kind::Trap | Kind::NodeFailed => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            Kind::Store => return Self::failed(error),
+        };
+        let mut problem = Self::new(status, error.message.clone());
+        problem.body.error = Some(json!(error));
+        problem
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let mut problem = Self::record(&refused.error);
+        problem.body.run_id = refused.run_id.map(|id| id.to_string());
+        problem.body.checkpoint_id = refused.checkpoint_id.map(|id| id.to_string());
+        problem.body.pending = refused.run_id.map(|_| json!(refused.pending));
+        problem
+    }
+}
+
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Refused(refused) => (*refused).into(),
+            EngineError::Stopped => {
+                Self::unavailable("the host is being stopped; what was accepted goes on after")
+            }
+            EngineError::Store(error) => error.into(),
+            error => match error.kind() {
+                Kind::Store => Self::failed(&error),
+                _ => Self::record(&error.record()),
+            },
+        }
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Locked { .. } | StoreError::Full { .. } | StoreError::Closed { .. } => {
+                tracing::error!(%error, "the database cannot be used now");
+                Self::unavailable("the host cannot write to its database now; its log says why")
+            }
+            error => Self::failed(&error),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.body)).into_response();
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let how = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, how);
+        }
+        response
+    }
+}

@@ -1,0 +1,194 @@
+//! What one tenant may use, and who counts it. Each refusal names the quota and its value.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use utoipa::ToSchema;
+
+use super::problem::Problem;
+use super::service::Service;
+use crate::model::{Json, TenantId};
+use crate::store::{SettingsRow, StoreError};
+
+/// What one tenant may use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Quotas {
+    /// Requests in any minute; a tenth of it at once.
+    pub requests_per_minute: u32,
+    /// Calls that run at once; more of them wait.
+    pub runs_at_once: u32,
+    pub threads: u64,
+    pub components: u64,
+    /// Components and the state of threads, together.
+    pub storage_bytes: u64,
+    /// One request's body, where the service takes more.
+    pub body_bytes: u64,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            requests_per_minute: 60_000,
+            runs_at_once: 64,
+            threads: 1_000_000,
+            components: 1_000,
+            storage_bytes: 16 << 30,
+            body_bytes: 64 << 20,
+        }
+    }
+}
+
+/// What is set for a tenant, as it was a moment ago.
+#[derive(Clone, Debug)]
+pub struct TenantSettings {
+    pub quotas: Quotas,
+    pub webhook: Option<String>,
+    pub webhook_secret: Option<[u8; 32]>,
+}
+
+impl TenantSettings {
+    fn of(row: Option<SettingsRow>) -> Self {
+        let Some(row) = row else {
+            return Self { quotas: Quotas::default(), webhook: None, webhook_secret: None };
+        };
+        let quotas = serde_json::from_str(row.quotas.as_str()).unwrap_or_else(|error| {
+            tracing::error!(%error, "the quotas on record are damaged; the defaults count");
+            Quotas::default()
+        });
+        Self { quotas, webhook: row.webhook, webhook_secret: Some(row.webhook_secret) }
+    }
+
+    pub fn row(&self, secret: [u8; 32]) -> SettingsRow {
+        let quotas = serde_json::to_value(&self.quotas).ok().and_then(|value| Json::from_value(&value).ok());
+        SettingsRow {
+            quotas: quotas.unwrap_or_else(|| Json::from_canonical("{}")),
+            webhook: self.webhook.clone(),
+            webhook_secret: secret,
+        }
+    }
+}
+
+/// Another process may change what is set: then this one knows it so much later.
+const KNOWN_FOR: Duration = Duration::from_secs(5);
+/// A tenant's bucket is forgotten after it was full for long; so many are kept.
+const TENANTS_MAX: usize = 10_000;
+
+/// Counts what tenants use at this moment, in this process.
+#[derive(Default)]
+pub struct Meter {
+    tenants: Mutex<HashMap<TenantId, Metered>>,
+}
+
+struct Metered {
+    settings: Option<(Instant, TenantSettings)>,
+    /// Requests that may still come, as of then.
+    bucket: Option<(f64, Instant)>,
+    runs: Option<(u32, Arc<Semaphore>)>,
+}
+
+impl Meter {
+    fn of(&self, tenant: &TenantId) -> (MutexGuard<'_, HashMap<TenantId, Metered>>, TenantId) {
+        let mut tenants = self.tenants.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if tenants.len() >= TENANTS_MAX && !tenants.contains_key(tenant) {
+            // Those that run something keep their place.
+            tenants.retain(|_, of| of.runs.as_ref().is_some_and(|(_, runs)| Arc::strong_count(runs) > 1));
+        }
+        let fresh = || Metered { settings: None, bucket: None, runs: None };
+        tenants.entry(tenant.clone()).or_insert_with(fresh);
+        (tenants, tenant.clone())
+    }
+
+    /// Takes a request off the tenant's rate.
+    pub fn request(&self, tenant: &TenantId, settings: &TenantSettings) -> Result<(), Problem> {
+        let per_minute = settings.quotas.requests_per_minute;
+        let (rate, burst) = (f64::from(per_minute) / 60.0, (f64::from(per_minute) / 10.0).max(1.0));
+        let (mut tenants, tenant) = self.of(tenant);
+        let Some(of) = tenants.get_mut(&tenant) else { return Ok(()) };
+        let now = Instant::now();
+        let (left, since) = of.bucket.unwrap_or((burst, now));
+        let left = (left + now.duration_since(since).as_secs_f64() * rate).min(burst);
+        if left < 1.0 {
+            of.bucket = Some((left, now));
+            let wait = if rate > 0.0 { ((1.0 - left) / rate).ceil() } else { 60.0 };
+            let what = format!("more than {per_minute} requests a minute (requests_per_minute); slow down");
+            return Err(Problem::too_many(what, wait.clamp(1.0, 60.0) as u64));
+        }
+        of.bucket = Some((left - 1.0, now));
+        Ok(())
+    }
+
+    /// Waits until the tenant may run one more.
+    pub async fn run(&self, tenant: &TenantId, quotas: &Quotas) -> Option<OwnedSemaphorePermit> {
+        let runs = {
+            let (mut tenants, tenant) = self.of(tenant);
+            let of = tenants.get_mut(&tenant)?;
+            let wanted = quotas.runs_at_once.max(1);
+            match &of.runs {
+                Some((most, runs)) if *most == wanted => runs.clone(),
+                // Those that run under the old one end under it.
+                _ => of.runs.insert((wanted, Arc::new(Semaphore::new(wanted as usize)))).1.clone(),
+            }
+        };
+        runs.acquire_owned().await.ok()
+    }
+
+    pub fn forget(&self, tenant: &TenantId) {
+        let (mut tenants, tenant) = self.of(tenant);
+        if let Some(of) = tenants.get_mut(&tenant) {
+            of.settings = None;
+        }
+    }
+}
+
+impl Service {
+    pub async fn tenant_settings(&self, tenant: &TenantId) -> Result<TenantSettings, StoreError> {
+        {
+            let (tenants, tenant) = self.meter.of(tenant);
+            if let Some((at, settings)) = tenants.get(&tenant).and_then(|of| of.settings.as_ref())
+                && at.elapsed() < KNOWN_FOR
+            {
+                return Ok(settings.clone());
+            }
+        }
+        let settings = TenantSettings::of(self.store().settings(tenant).await?);
+        let (mut tenants, tenant) = self.meter.of(tenant);
+        if let Some(of) = tenants.get_mut(&tenant) {
+            of.settings = Some((Instant::now(), settings.clone()));
+        }
+        Ok(settings)
+    }
+
+    /// Whether the tenant may have one more thread.
+    pub async fn room_for_thread(&self, tenant: &TenantId) -> Result<(), Problem> {
+        let quotas = self.tenant_settings(tenant).await?.quotas;
+        // Counted by the index; what was made and never ran is counted by the usage page.
+        if self.store().thread_count(tenant).await? >= quotas.threads {
+            let what = format!("there are {} threads already (threads); delete some", quotas.threads);
+            return Err(Problem::too_many(what, 60));
+        }
+        Ok(())
+    }
+
+    /// Whether the tenant may keep so many bytes more as a component.
+    pub async fn room_for_component(&self, tenant: &TenantId, bytes: u64) -> Result<(), Problem> {
+        let quotas = self.tenant_settings(tenant).await?.quotas;
+        let usage = self.store().usage(tenant).await?;
+        if usage.components >= quotas.components {
+            let what = format!("there are {} components already (components)", quotas.components);
+            return Err(Problem::too_many(what, 60));
+        }
+        let after = usage.component_bytes + usage.state_bytes + bytes;
+        if after > quotas.storage_bytes {
+            let what = format!(
+                "{after} bytes would be kept; at most {} are (storage_bytes); delete threads",
+                quotas.storage_bytes
+            );
+            return Err(Problem::too_large(what));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! All routes, and what holds for each of them: who answers what is too large, too slow or too much.
+
+use std::time::{Duration, Instant};
+
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use tracing::Instrument as _;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::problem::Problem;
+use super::service::Shared;
+use super::{
+    answers, assistants, components, graphs, health, metrics, openapi, runs, state, stateless, tenants,
+    threads,
+};
+
+/// Those that answer soon, whatever happens.
+fn quick() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(health::ok))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::info))
+        .routes(routes!(metrics::get))
+        .routes(routes!(assistants::search))
+        .routes(routes!(assistants::count))
+        .routes(routes!(assistants::create))
+        .routes(routes!(assistants::get, assistants::update, assistants::remove))
+        .routes(routes!(assistants::schemas))
+        .routes(routes!(assistants::graph))
+        .routes(routes!(assistants::subgraphs))
+        .routes(routes!(threads::create))
+        .routes(routes!(threads::search))
+        .routes(routes!(threads::count))
+        .routes(routes!(threads::get, threads::update, threads::remove))
+        .routes(routes!(state::get, state::update))
+        .routes(routes!(state::get_one))
+        .routes(routes!(state::get_checkpoint))
+        .routes(routes!(state::history))
+        .routes(routes!(runs::list, runs::create))
+        .routes(routes!(runs::get, runs::remove))
+        .routes(routes!(runs::cancel))
+        .routes(routes!(stateless::create))
+        .routes(routes!(answers::list))
+        .routes(routes!(answers::answer))
+        .routes(routes!(answers::resume))
+        .routes(routes!(answers::steer))
+        .routes(routes!(answers::retry))
+        .routes(routes!(answers::upgrade))
+        .routes(routes!(answers::tree))
+        .routes(routes!(components::list))
+        .routes(routes!(components::get))
+        .routes(routes!(graphs::list))
+        .routes(routes!(graphs::get, graphs::put))
+        .routes(routes!(tenants::list))
+        .routes(routes!(tenants::get, tenants::put))
+        .routes(routes!(tenants::list_keys, tenants::create_key))
+        .routes(routes!(tenants::revoke_key))
+}
+
+/// Those that last as long as what they wait for.
+fn lasting() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(runs::wait))
+        .routes(routes!(runs::stream))
+        .routes(routes!(runs::join))
+        .routes(routes!(runs::join_stream))
+        .routes(routes!(stateless::wait))
+        .routes(routes!(stateless::stream))
+}
+
+/// Those that take more than a document.
+fn heavy() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(components::put))
+}
+
+/// The one document of all routes.
+pub fn document() -> OpenApi {
+    let (_, api) = quick().merge(lasting()).merge(heavy()).split_for_parts();
+    openapi::completed(api)
+}
+
+pub fn app(service: Shared) -> Router {
+    let body = DefaultBodyLimit::max(service.settings.body_bytes);
+    let timed = from_fn_with_state(service.clone(), in_time);
+    let (quick, _) = quick().split_for_parts();
+    let (lasting, _) = lasting().split_for_parts();
+    let (heavy, _) = heavy().split_for_parts();
+    let document = document();
+    let served = move || {
+        let document = document.clone();
+        async move { Json(document) }
+    };
+    quick
+        .route("/openapi.json", get(served))
+        .layer(timed)
+        .merge(lasting)
+        .layer(body)
+        .merge(heavy.layer(components::limit(&service)))
+        .fallback(nowhere)
+        .method_not_allowed_fallback(not_so)
+        .layer(from_fn_with_state(service.clone(), bounded))
+        .with_state(service)
+}
+
+async fn nowhere() -> Problem {
+    Problem::not_found("such route; GET /openapi.json has them all")
+}
+
+async fn not_so() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the route takes other methods; GET /openapi.json has them")
+}
+
+/// So many requests at once, each in a span of its own, each counted.
+async fn bounded(State(service): State<Shared>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let span = tracing::info_span!("request", %method, route);
+    let response = match service.requests.clone().try_acquire_owned() {
+        Ok(_one_of) => next.run(request).instrument(span.clone()).await,
+        Err(_) => {
+            let most = service.settings.requests_at_once;
+            Problem::unavailable(format!("{most} requests are being answered already (requests_at_once)"))
+                .into_response()
+        }
+    };
+    let took = began.elapsed();
+    service.metrics.request(method.as_str(), &route, response.status().as_u16(), took);
+    tracing::debug!(parent: &span, status = response.status().as_u16(), ms = took.as_millis(), "answered");
+    let mut response = response;
+    let headers = response.headers_mut();
+    // What one tenant is shown is kept by nobody between.
+    headers.entry(header::CACHE_CONTROL).or_insert(header::HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, header::HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// An answer in time, whatever becomes of the request. What was accepted goes on.
+async fn in_time(State(service): State<Shared>, request: Request, next: Next) -> Response {
+    let most = Duration::from_millis(service.settings.request_ms);
+    match tokio::time::timeout(most, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Problem::unavailable("this took too long; what was accepted goes on").into_response(),
+    }
+}

@@ -1,0 +1,544 @@
+//! Runs, as the protocol calls what is a call here: a start with input, or a command on what waits.
+
+use std::collections::BTreeMap;
+
+use axum::Json as Reply;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::{IntoParams, ToSchema};
+
+use super::assistants;
+use super::body::{self, Body, Path, Query};
+use super::caller::{Allowed, Caller};
+use super::events::Modes;
+use super::problem::Problem;
+use super::shapes::{CallStatus, Checkpoint, Run, select};
+use super::state::{known, latest_only, named, truth};
+use super::streams::{self, OnDisconnect, call_of, located};
+use super::work::{self, Accepted, Answering, Ask, Children, Give};
+use crate::model::{InterruptId, Json, Kind, RunConfig, RunStatus, ThreadId};
+use crate::store::{InvocationRow, InvocationStatus, NoteRow, ServiceWrite};
+
+/// A call: `input` starts a run, `command` goes on with what waits, neither lets gates pass.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct RunCreate {
+    /// An assistant's id, or a graph's name.
+    pub assistant_id: String,
+    /// From channels to values.
+    pub input: Option<Value>,
+    pub command: Option<RunCommand>,
+    pub checkpoint: Option<Checkpoint>,
+    pub checkpoint_id: Option<String>,
+    /// Nodes to stop before, or `*`.
+    pub interrupt_before: Option<OneOrMany>,
+    /// Nodes whose updates are held back until somebody lets them pass, or `*`.
+    pub interrupt_after: Option<OneOrMany>,
+    /// `values`, `updates`, `tasks`, `checkpoints`, `custom`; other modes have no events.
+    pub stream_mode: Option<OneOrMany>,
+    pub stream_subgraphs: bool,
+    /// What becomes of input where the thread is not free: `reject` (the default), `enqueue`, or
+    /// `interrupt` and `rollback`, both of which call off what is there.
+    pub multitask_strategy: Option<Strategy>,
+    /// What becomes of a call on a thread that is not there: `reject` (the default) or `create`.
+    pub if_not_exists: Option<IfNotExists>,
+    pub on_disconnect: Option<Disconnect>,
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<Map<String, Value>>,
+    /// Who is told when it is over: a public address, or one that the operator opened.
+    pub webhook: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct RunCommand {
+    /// The answer. An object whose keys are all interrupt ids of this thread is answers by id.
+    #[serde(deserialize_with = "present")]
+    pub resume: Option<Value>,
+    /// Written into the state.
+    #[schema(value_type = Option<Object>)]
+    pub update: Option<Value>,
+    pub goto: Option<Value>,
+}
+
+/// Also a null that is there.
+fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(from).map(Some)
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(untagged, expecting = "a word, or a list of words")]
+pub enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    fn list(self) -> Vec<String> {
+        match self {
+            Self::One(one) => vec![one],
+            Self::Many(many) => many,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Strategy {
+    #[default]
+    Reject,
+    Enqueue,
+    Interrupt,
+    Rollback,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IfNotExists {
+    #[default]
+    Reject,
+    Create,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Disconnect {
+    #[default]
+    Continue,
+    Cancel,
+}
+
+impl From<Option<Disconnect>> for OnDisconnect {
+    fn from(on: Option<Disconnect>) -> Self {
+        match on {
+            Some(Disconnect::Cancel) => Self::Cancel,
+            _ => Self::Continue,
+        }
+    }
+}
+
+impl RunCreate {
+    pub fn modes(&self) -> Modes {
+        let names = match &self.stream_mode {
+            None => vec!["values".to_owned()],
+            Some(names) => names.clone().list(),
+        };
+        Modes { names, subgraphs: self.stream_subgraphs }
+    }
+}
+
+/// Start a run, or go on with one, in the background.
+///
+/// Durable when it is answered.
+#[utoipa::path(post, path = "/threads/{thread_id}/runs", tag = "runs",
+    params(("thread_id" = String, Path)), request_body = RunCreate,
+    responses((status = 200, description = "It is taken", body = Run)))]
+pub async fn create(
+    caller: Caller,
+    Path(thread): Path<String>,
+    Body(run): Body<RunCreate>,
+) -> Result<Response, Problem> {
+    let allowed = caller.may_run()?;
+    let thread = run_thread(&thread)?;
+    let accepted = submit(&allowed, &thread, run).await?;
+    let mut response = Reply(Run::of(&accepted.row)).into_response();
+    located(&mut response, &accepted.row, "join");
+    Ok(response)
+}
+
+/// Start a run, or go on with one, and wait until it is over or asks.
+#[utoipa::path(post, path = "/threads/{thread_id}/runs/wait", tag = "runs",
+    params(("thread_id" = String, Path)), request_body = RunCreate,
+    responses((status = 200, description = "The channels; `__interrupt__` says what waits, `__error__` what failed",
+        body = Object)))]
+pub async fn wait(
+    caller: Caller,
+    Path(thread): Path<String>,
+    Body(run): Body<RunCreate>,
+) -> Result<Response, Problem> {
+    let allowed = caller.may_run()?;
+    let thread = run_thread(&thread)?;
+    let on = run.on_disconnect.into();
+    let Accepted { row, done } = submit(&allowed, &thread, run).await?;
+    let is_begun = row.status == InvocationStatus::Running;
+    streams::wait(allowed, row, is_begun.then_some(done), on).await
+}
+
+/// Start a run, or go on with one, and stream what happens.
+#[utoipa::path(post, path = "/threads/{thread_id}/runs/stream", tag = "runs",
+    params(("thread_id" = String, Path)), request_body = RunCreate,
+    responses((status = 200, description = "Events", body = String, content_type = "text/event-stream")))]
+pub async fn stream(
+    caller: Caller,
+    Path(thread): Path<String>,
+    Body(run): Body<RunCreate>,
+) -> Result<Response, Problem> {
+    let allowed = caller.may_run()?;
+    let thread = run_thread(&thread)?;
+    let (on, modes) = (run.on_disconnect.into(), run.modes());
+    let Accepted { row, .. } = submit(&allowed, &thread, run).await?;
+    streams::stream(allowed, row, modes, &HeaderMap::new(), on)
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+pub struct ListQuery {
+    #[param(minimum = 1, maximum = 1000)]
+    pub limit: Option<u32>,
+    pub offset: Option<u32>,
+    pub status: Option<CallStatus>,
+}
+
+/// What was asked of a thread, the latest first.
+#[utoipa::path(get, path = "/threads/{thread_id}/runs", tag = "runs",
+    params(("thread_id" = String, Path), ListQuery),
+    responses((status = 200, description = "The runs", body = Vec<Run>)))]
+pub async fn list(
+    caller: Caller,
+    Path(thread): Path<String>,
+    Query(query): Query<ListQuery>,
+) -> Result<Reply<Vec<Value>>, Problem> {
+    let allowed = caller.may_run()?;
+    let thread = body::thread(&thread)?;
+    known(&allowed, &thread).await?;
+    let status = query.status.map(|status| match status {
+        CallStatus::Pending => InvocationStatus::Pending,
+        CallStatus::Running => InvocationStatus::Running,
+        CallStatus::Success => InvocationStatus::Success,
+        CallStatus::Error => InvocationStatus::Error,
+        CallStatus::Interrupted => InvocationStatus::Interrupted,
+    });
+    let page = body::page(query.limit, query.offset)?;
+    let rows = allowed.store().invocations(&allowed.tenant, &thread, status, page).await?;
+    Ok(Reply(rows.iter().map(|row| select(&Run::of(row), None)).collect()))
+}
+
+/// One run.
+#[utoipa::path(get, path = "/threads/{thread_id}/runs/{run_id}", tag = "runs",
+    params(("thread_id" = String, Path), ("run_id" = String, Path)),
+    responses((status = 200, description = "The run", body = Run)))]
+pub async fn get(caller: Caller, Path((thread, run)): Path<(String, String)>) -> Result<Reply<Run>, Problem> {
+    let allowed = caller.may_run()?;
+    let thread = body::thread(&thread)?;
+    Ok(Reply(Run::of(&call_of(&allowed, &thread, &run).await?)))
+}
+
+/// Forget that a run was asked for. What it did stays.
+#[utoipa::path(delete, path = "/threads/{thread_id}/runs/{run_id}", tag = "runs",
+    params(("thread_id" = String, Path), ("run_id" = String, Path)),
+    responses((status = 204, description = "It is forgotten")))]
+pub async fn remove(
+    caller: Caller,
+    Path((thread, run)): Path<(String, String)>,
+) -> Result<StatusCode, Problem> {
+    let allowed = caller.may_run()?;
+    let thread = body::thread(&thread)?;
+    let row = call_of(&allowed, &thread, &run).await?;
+    let write = ServiceWrite::RemoveInvocation { invocation: row.invocation };
+    match allowed.store().serve(&allowed.tenant, vec![write]).await? {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        Err(_) => Err(Problem::conflict(format!("run {} is not over; cancel it first", row.invocation))),
+    }
+}
+
+/// Wait until a run is over or asks.
+#[utoipa::path(get, path = "/threads/{thread_id}/runs/{run_id}/join", tag = "runs",
+    params(("thread_id" = String, Path), ("run_id" = String, Path)),
+    responses((status = 200, description = "The channels, as of `wait`", body = Object)))]
+pub async fn join(
+    caller: Caller,
+    Path((thread, run)): Path<(String, String)>,
+    Query(query): Query<StreamQuery>,
+) -> Result<Response, Problem> {
+    let allowed = caller.may_run()?;
+    let thread = body::thread(&thread)?;
+    let row = call_of(&allowed, &thread, &run).await?;
+    streams::wait(allowed, row, None, query.on_disconnect()).await
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+pub struct StreamQuery {
+    /// One, or several, separated by commas; all if there is none.
+    pub stream_mode: Option<String>,
+    #[serde(deserialize_with = "truth")]
+    pub cancel_on_disconnect: bool,
+    #[serde(deserialize_with = "truth")]
+    pub stream_subgraphs: bool,
+}
+
+impl StreamQuery {
+    fn on_disconnect(&self) -> OnDisconnect {
+        if self.cancel_on_disconnect { OnDisconnect::Cancel } else { OnDisconnect::Continue }
+    }
+
+    fn modes(&self) -> Modes {
+        let all = ["values", "updates", "tasks", "checkpoints", "custom"];
+        let names = match &self.stream_mode {
+            None => all.map(str::to_owned).to_vec(),
+            Some(names) => names.split(',').map(|name| name.trim().to_owned()).collect(),
+        };
+        Modes { names, subgraphs: self.stream_subgraphs }
+    }
+}
+
+/// Stream what happens in a run, from its beginning or from where `Last-Event-ID` says.
+#[utoipa::path(get, path = "/threads/{thread_id}/runs/{run_id}/stream", tag = "runs",
+    params(("thread_id" = String, Path), ("run_id" = String, Path), StreamQuery,
+        ("Last-Event-ID" = Option<String>, Header, description = "The last event that was seen")),
+    responses((status = 200, description = "Events", body = String, content_type = "text/event-stream")))]
+pub async fn join_stream(
+    caller: Caller,
+    Path((thread, run)): Path<(String, String)>,
+    Query(query): Query<StreamQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let allowed = caller.may_run()?;
+    let thread = body::thread(&thread)?;
+    let row = call_of(&allowed, &thread, &run).await?;
+    let (modes, on) = (query.modes(), query.on_disconnect());
+    streams::stream(allowed, row, modes, &headers, on)
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+pub struct CancelQuery {
+    /// Answer only once it is called off.
+    #[serde(deserialize_with = "truth")]
+    pub wait: bool,
+    /// `interrupt` or `rollback`; what was done stays done in either case.
+    pub action: Option<String>,
+}
+
+/// Call a run off: what it asks is withdrawn, and it writes nothing more.
+#[utoipa::path(post, path = "/threads/{thread_id}/runs/{run_id}/cancel", tag = "runs",
+    params(("thread_id" = String, Path), ("run_id" = String, Path), CancelQuery),
+    responses((status = 202, description = "It is called off"), (status = 204, description = "It is over")))]
+pub async fn cancel(
+    caller: Caller,
+    Path((thread, run)): Path<(String, String)>,
+    Query(query): Query<CancelQuery>,
+) -> Result<StatusCode, Problem> {
+    let allowed = caller.may_run()?;
+    let thread = body::thread(&thread)?;
+    if let Some(action) = query.action.as_deref().filter(|action| !["interrupt", "rollback"].contains(action))
+    {
+        return Err(Problem::invalid(format!(
+            "action is interrupt or rollback, not {:?}",
+            body::clip(action)
+        )));
+    }
+    let row = call_of(&allowed, &thread, &run).await?;
+    call_off(&allowed, &row, "the run was called off").await?;
+    if query.wait {
+        allowed.service.ended(&allowed.tenant, row).await?;
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// Calls off a call that is not over, or the run that it left waiting.
+pub async fn call_off(allowed: &Allowed, row: &InvocationRow, why: &str) -> Result<(), Problem> {
+    let at = allowed.host.clock().now();
+    let config = RunConfig::thread(row.thread.as_str());
+    let end = crate::store::InvocationEnd {
+        invocation: row.invocation,
+        status: InvocationStatus::Interrupted,
+        error: None,
+        run: None,
+        at,
+    };
+    let was_open = allowed.store().serve(&allowed.tenant, vec![ServiceWrite::End(end)]).await?.is_ok();
+    let status = allowed.host.execution(config.clone()).await;
+    let is_its_own = match &status {
+        // What was in line and had not begun has no run on the thread.
+        Ok(execution) => row.status == InvocationStatus::Running || Some(execution.run_id) == row.run,
+        Err(_) => false,
+    };
+    let key = (allowed.tenant.clone(), row.thread.clone());
+    if is_its_own {
+        match allowed.host.cancel(config, allowed.actor.as_deref(), Some(why)).await {
+            Ok(_) => {}
+            Err(error) if was_open && error.kind() == Kind::NotPending => {}
+            Err(error) => return Err(error.into()),
+        }
+    } else if !was_open {
+        return Err(Problem::conflict(format!(
+            "run {} is over; there is nothing to call off",
+            row.invocation
+        )));
+    }
+    allowed.service.hub.tell(&key);
+    allowed.service.wake(&key);
+    Ok(())
+}
+
+/// A thread's name as a run may make one.
+fn run_thread(text: &str) -> Result<ThreadId, Problem> {
+    body::thread(text)
+}
+
+/// Takes a call on a thread.
+pub async fn submit(allowed: &Allowed, thread: &ThreadId, run: RunCreate) -> Result<Accepted, Problem> {
+    let assistant = assistants::named(allowed, &run.assistant_id).await?;
+    let (tenant, store) = (&allowed.tenant, allowed.store());
+    let now = allowed.host.clock().now();
+    let mut before = Vec::new();
+    if store.listed_thread(tenant, thread).await?.is_none() {
+        if run.if_not_exists.unwrap_or_default() == IfNotExists::Reject {
+            let what = format_args!("thread {thread}; create it, or say if_not_exists: \"create\"");
+            return Err(Problem::not_found(what));
+        }
+        allowed.service.room_for_thread(tenant).await?;
+        let metadata = Json::object([("graph_id", &Json::string(&assistant.graph))]);
+        let note = NoteRow { thread: thread.clone(), metadata, created_at: now, updated_at: now };
+        before.push(ServiceWrite::EnsureNote(note));
+    }
+    if let Some(url) = &run.webhook {
+        allowed.host.may_notify(url).map_err(Problem::invalid)?;
+    }
+    let from = named(run.checkpoint.as_ref(), run.checkpoint_id.as_deref(), thread)?;
+    let metadata = body::object(run.metadata.clone(), "metadata")?;
+    let strategy = run.multitask_strategy.unwrap_or_default();
+    let webhook = run.webhook.clone();
+    let assistant_id = assistant.assistant;
+    if let Some(from) = from {
+        let execution = allowed.host.execution(RunConfig::thread(thread.as_str())).await?;
+        if let Some(head) = execution.checkpoint_id {
+            latest_only(Some(from), head)?;
+        }
+    }
+    let ask = ask(allowed, thread, &assistant, run).await?;
+    let id = allowed.fresh_id();
+    let is_start = matches!(ask, Ask::Start { .. });
+    let supersedes = is_start && matches!(strategy, Strategy::Interrupt | Strategy::Rollback);
+    let line = if is_start && !supersedes { work::IN_LINE } else { work::AT_ONCE };
+    if supersedes {
+        before.push(ServiceWrite::Supersede { thread: thread.clone(), by: id, at: now });
+    }
+    let mut row = work::call(id, thread.clone(), (assistant_id, metadata), (&ask, line), now)?;
+    row.webhook = webhook;
+    row.actor.clone_from(&allowed.actor);
+    let only_if_free = is_start && strategy == Strategy::Reject;
+    match allowed.service.accept(tenant, row, before, only_if_free).await? {
+        Some(accepted) => Ok(accepted),
+        None => Err(not_free(allowed, thread).await),
+    }
+}
+
+/// The refusal of new input, with how the thread stands.
+async fn not_free(allowed: &Allowed, thread: &ThreadId) -> Problem {
+    let what = match allowed.host.execution(RunConfig::thread(thread.as_str())).await {
+        Ok(execution) if execution.status == RunStatus::Interrupted => "waits for an answer",
+        _ => "is busy",
+    };
+    Problem::conflict(format!(
+        "thread {thread} {what}; answer it (command.resume), or say what becomes of new input (multitask_strategy: \
+         enqueue, interrupt or rollback)"
+    ))
+}
+
+/// What a body asks.
+async fn ask(
+    allowed: &Allowed,
+    thread: &ThreadId,
+    assistant: &crate::store::AssistantRow,
+    run: RunCreate,
+) -> Result<Ask, Problem> {
+    let RunCreate { input, command, interrupt_before, interrupt_after, multitask_strategy, .. } = run;
+    if let Some(command) = command {
+        if command.goto.is_some() {
+            return Err(Problem::invalid(
+                "command.goto: a graph's nodes say where to go; update the state as a node",
+            ));
+        }
+        return match (command.resume, command.update) {
+            (Some(_), Some(_)) => {
+                Err(Problem::invalid("command: resume and update are two things; say one after the other"))
+            }
+            (Some(value), None) => resume(allowed, thread, value).await,
+            (None, Some(values @ Value::Object(_))) => {
+                let execution = allowed.host.execution(RunConfig::thread(thread.as_str())).await?;
+                let at = execution.checkpoint_id.ok_or_else(|| Problem::conflict("nothing ran yet"))?;
+                Ok(Ask::Set { at, values, as_node: None })
+            }
+            (None, Some(_)) => Err(Problem::invalid("command.update is an object from channels to values")),
+            (None, None) => Err(Problem::invalid("command says nothing: resume or update")),
+        };
+    }
+    let Some(input) = input else {
+        return go_on(allowed, thread).await;
+    };
+    if !input.is_object() {
+        return Err(Problem::invalid("input is an object from channels to values"));
+    }
+    let deployed = allowed.store().deployment(&allowed.tenant, &assistant.graph).await?;
+    let deployed = deployed.ok_or_else(|| Problem::not_found(format_args!("graph {}", assistant.graph)))?;
+    let graph = allowed.host.kept_graph(deployed.graph).await?;
+    let nodes = |names: Option<OneOrMany>| -> Vec<String> {
+        let names = names.map(OneOrMany::list).unwrap_or_default();
+        match names.iter().any(|name| name == "*") {
+            true => graph.compiled().nodes.keys().map(ToString::to_string).collect(),
+            false => names,
+        }
+    };
+    let (before, after) = (nodes(interrupt_before), nodes(interrupt_after));
+    if let Some(other) =
+        before.iter().chain(&after).find(|name| !graph.compiled().nodes.contains_key(name.as_str()))
+    {
+        return Err(Problem::invalid(format!("the graph has no node {:?} to stop at", body::clip(other))));
+    }
+    let supersede = matches!(multitask_strategy, Some(Strategy::Interrupt | Strategy::Rollback));
+    graph.check_input(&input)?;
+    Ok(Ask::Start { graph: deployed.graph, input, before, after, supersede })
+}
+
+/// An answer; a map of them only if each of its keys is a question that was asked on this thread.
+async fn resume(allowed: &Allowed, thread: &ThreadId, value: Value) -> Result<Ask, Problem> {
+    let mut answers = BTreeMap::new();
+    if let Value::Object(members) = &value {
+        for (key, value) in members {
+            let Ok(id) = key.parse::<InterruptId>() else { break };
+            let found = allowed.store().interrupt(&allowed.tenant, id).await?;
+            if found.is_none_or(|(of, _)| of != *thread) {
+                break;
+            }
+            answers.insert(id, value.clone());
+        }
+        if answers.len() != members.len() {
+            answers.clear();
+        }
+    }
+    let give = if answers.is_empty() { Give::Value(value) } else { Give::Answers(answers) };
+    Ok(Ask::Answer(Box::new(Answering {
+        target: None,
+        give,
+        steer: None,
+        children: Children::Leave,
+        expect: None,
+        request: None,
+    })))
+}
+
+/// Neither input nor command: gates are let pass, and what failed is tried again.
+async fn go_on(allowed: &Allowed, thread: &ThreadId) -> Result<Ask, Problem> {
+    let nothing =
+        || Problem::invalid("input is missing: a run starts with an object from channels to values");
+    if allowed.store().load(&allowed.tenant, thread).await?.is_none() {
+        return Err(nothing());
+    }
+    let execution = allowed.host.execution(RunConfig::thread(thread.as_str())).await?;
+    match (execution.status, execution.checkpoint_id) {
+        (RunStatus::Interrupted, _) => {
+            let gates = execution.interrupts.iter().filter(|asked| asked.kind.is_gate());
+            let gates: Vec<InterruptId> = gates.map(|asked| asked.interrupt.id).collect();
+            // What a node asks can only be answered.
+            Ok(if gates.is_empty() { Ask::Look } else { Ask::Proceed { run: execution.run_id, gates } })
+        }
+        (RunStatus::Failed | RunStatus::Diverged, Some(at)) => Ok(Ask::Retry { at }),
+        (RunStatus::Running, _) => Err(Problem::conflict(format!("thread {thread} is busy"))),
+        _ => Err(nothing()),
+    }
+}

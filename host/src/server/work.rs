@@ -1,0 +1,507 @@
+//! Carrying out what was accepted: each call on a thread stands in the database before its caller is told
+//! that it was taken, and is taken up again by the next start if this process dies over it.
+//!
+//! Starts stand in line on their thread. Answers and words to go on do not: the engine holds them to one at
+//! a time, and each is for a question that is there now.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+use uuid::Uuid;
+
+use super::hub::Key;
+use super::problem::Problem;
+use super::service::Service;
+use super::webhooks;
+use crate::engine::{EngineError, Host, StateUpdate};
+use crate::model::{
+    CheckpointId, Command, Digest, ErrorRecord, Execution, IfBusy, InterruptId, Json, Kind, PendingChildren,
+    ResumeTarget, RunConfig, RunId, RunStatus, TenantId,
+};
+use crate::store::{InvocationEnd, InvocationRow, InvocationStatus, ServiceWrite, StoreError};
+
+/// What a call is to do, as it is kept until it is done.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ask {
+    /// A run with new input.
+    Start {
+        graph: Digest,
+        input: Value,
+        before: Vec<String>,
+        after: Vec<String>,
+        supersede: bool,
+    },
+    Answer(Box<Answering>),
+    /// Lets gates pass, one after the other.
+    Proceed {
+        run: RunId,
+        gates: Vec<InterruptId>,
+    },
+    /// Tries again what failed, if the thread still is as it was then.
+    Retry {
+        at: CheckpointId,
+    },
+    /// Writes into the state, likewise.
+    Set {
+        at: CheckpointId,
+        values: Value,
+        as_node: Option<String>,
+    },
+    /// Says how the thread stands.
+    Look,
+}
+
+/// An answer, and what it is for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Answering {
+    pub target: Option<ResumeTarget>,
+    pub give: Give,
+    pub steer: Option<String>,
+    pub children: Children,
+    pub expect: Option<CheckpointId>,
+    /// The caller's own name for this request; without one, the call's id is it.
+    pub request: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Give {
+    Value(Value),
+    Answers(BTreeMap<InterruptId, Value>),
+    Proceed,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Children {
+    #[default]
+    Leave,
+    Cancel,
+    Resolve(Value),
+    Refuse,
+}
+
+/// The strategies of calls as they stand in the database.
+pub const IN_LINE: &str = "queue";
+pub const AT_ONCE: &str = "now";
+
+/// A call that is durable, and what comes of it in this process.
+pub struct Accepted {
+    pub row: InvocationRow,
+    pub done: oneshot::Receiver<Result<Execution, EngineError>>,
+}
+
+type Done = oneshot::Sender<Result<Execution, EngineError>>;
+
+impl Service {
+    /// Takes a call: durable when this returns, and being carried out.
+    pub async fn accept(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        row: InvocationRow,
+        before: Vec<ServiceWrite>,
+        only_if_free: bool,
+    ) -> Result<Option<Accepted>, StoreError> {
+        let id = row.invocation;
+        let mut writes = before;
+        writes.push(ServiceWrite::Accept { row: Box::new(row), only_if_free });
+        if self.store().serve(tenant, writes).await?.is_err() {
+            return Ok(None);
+        }
+        let Some(row) = self.store().invocation(tenant, id).await? else {
+            return Ok(None);
+        };
+        let (done, receiver) = oneshot::channel();
+        match row.status {
+            InvocationStatus::Running => self.spawn(tenant.clone(), row.clone(), Some(done)),
+            // Perhaps the thread became free before this was in line.
+            _ => self.wake(&(tenant.clone(), row.thread.clone())),
+        }
+        Ok(Some(Accepted { row, done: receiver }))
+    }
+
+    /// What a process before this one left: calls that were accepted and are not over.
+    pub async fn pick_up(self: Arc<Self>) -> Result<(), StoreError> {
+        let mut seq = 0;
+        loop {
+            let open = self.store().open_invocations(seq).await?;
+            let Some((_, last)) = open.last() else { return Ok(()) };
+            seq = last.seq;
+            for (tenant, row) in open {
+                match row.status {
+                    InvocationStatus::Running => self.spawn(tenant, row, None),
+                    _ => self.wake(&(tenant, row.thread)),
+                }
+            }
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, tenant: TenantId, row: InvocationRow, done: Option<Done>) {
+        let service = self.clone();
+        self.at_work.send_modify(|count| *count += 1);
+        tokio::spawn(async move {
+            let _at_work = AtWork(service.clone());
+            service.carry_out(tenant, row, done).await;
+        });
+    }
+
+    /// Works off the line of a thread, if it is free.
+    pub fn wake(self: &Arc<Self>, key: &Key) {
+        {
+            let mut lines = self.lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if let Some(again) = lines.get_mut(key) {
+                *again = true;
+                return;
+            }
+            lines.insert(key.clone(), false);
+        }
+        let (service, key) = (self.clone(), key.clone());
+        self.at_work.send_modify(|count| *count += 1);
+        tokio::spawn(async move {
+            let _at_work = AtWork(service.clone());
+            loop {
+                if let Err(error) = service.work_off(&key).await {
+                    tracing::warn!(thread = %key.1, %error, "what waits on this thread was not begun");
+                }
+                let mut lines = service.lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                match lines.get_mut(&key) {
+                    Some(again) if *again && !service.is_stopping() => *again = false,
+                    _ => {
+                        lines.remove(&key);
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    async fn work_off(self: &Arc<Self>, key: &Key) -> Result<(), StoreError> {
+        while !self.is_stopping() {
+            let Some(row) = self.store().next_invocation(&key.0, &key.1).await? else {
+                return Ok(());
+            };
+            let at = self.host.clock().now();
+            let begin = ServiceWrite::Begin { invocation: row.invocation, at };
+            if self.store().serve(&key.0, vec![begin]).await?.is_err() {
+                // It was called off meanwhile.
+                continue;
+            }
+            self.hub.tell(key);
+            self.carry_out(key.0.clone(), row, None).await;
+        }
+        Ok(())
+    }
+
+    async fn carry_out(self: &Arc<Self>, tenant: TenantId, row: InvocationRow, done: Option<Done>) {
+        let span = tracing::info_span!(
+            "invocation", tenant = %tenant, thread = %row.thread, invocation = %row.invocation
+        );
+        let began = Instant::now();
+        let host = self.host.for_tenant(tenant.clone());
+        let this = self.clone();
+        let call = row.clone();
+        // A task of its own: if it breaks off, this one says so.
+        let executed = tokio::spawn(
+            async move {
+                let quotas = this.tenant_settings(&call_tenant(&host)).await?.quotas;
+                let _one_of = this.meter.run(host.tenant(), &quotas).await;
+                execute(&host, &call).await
+            }
+            .instrument(span.clone()),
+        );
+        let result = executed.await.unwrap_or_else(|error| {
+            let what = format!("the call broke off: {error}");
+            tracing::error!(parent: &span, %error, "a call broke off");
+            Err(crate::model::Refused::plain(Kind::Store, what).into())
+        });
+        self.metrics.invocation(&tenant, &result, began.elapsed());
+        if matches!(result, Err(EngineError::Stopped)) {
+            // It stays as it is, and goes on with the next start.
+            if let Some(done) = done {
+                done.send(result).ok();
+            }
+            return;
+        }
+        // A disk that is full now may have room later; if this process ends first, the next start finds the
+        // call open, and that it was done.
+        while let Err(error) = self.end(&tenant, &row, &result).await {
+            tracing::error!(parent: &span, %error, "that a call is over could not be written down yet");
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+                () = self.stopped() => break,
+            }
+        }
+        let key = (tenant, row.thread);
+        self.hub.tell(&key);
+        if let Some(done) = done {
+            done.send(result).ok();
+        }
+        self.wake(&key);
+    }
+
+    /// Writes down that a call is over, and in the same breath who has to be told.
+    async fn end(
+        &self,
+        tenant: &TenantId,
+        row: &InvocationRow,
+        result: &Result<Execution, EngineError>,
+    ) -> Result<(), StoreError> {
+        let at = self.host.clock().now();
+        let (status, error, run) = match result {
+            Ok(execution) => (status_of(execution.status), execution.error.clone(), Some(execution.run_id)),
+            Err(error) => (InvocationStatus::Error, Some(error.record()), None),
+        };
+        let error = match status {
+            InvocationStatus::Error => {
+                error.or_else(|| Some(ErrorRecord::new(Kind::NodeFailed, "it failed")))
+            }
+            _ => None,
+        };
+        let end = InvocationEnd { invocation: row.invocation, status, error, run, at };
+        let mut writes = vec![ServiceWrite::End(end.clone())];
+        let told = webhooks::news(self, tenant, row, &end, result.as_ref().ok()).await?;
+        let is_told = !told.is_empty();
+        writes.extend(told);
+        // A conflict: it was called off meanwhile, and that is how it ended.
+        let ended = self.store().serve(tenant, writes).await?;
+        if ended.is_ok() && is_told {
+            self.news.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Waits until a call is over; or, once the host is being ended, for as long as it lets things go on.
+    pub async fn ended(&self, tenant: &TenantId, row: InvocationRow) -> Result<InvocationRow, Problem> {
+        let ends = async {
+            self.stopped().await;
+            tokio::time::sleep(Duration::from_millis(self.settings.drain_ms + 500)).await;
+        };
+        tokio::select! {
+            ended = self.over(tenant, row) => ended,
+            () = ends => Err(Problem::unavailable("the host ends; the run goes on after")),
+        }
+    }
+
+    async fn over(&self, tenant: &TenantId, row: InvocationRow) -> Result<InvocationRow, Problem> {
+        let key = (tenant.clone(), row.thread.clone());
+        // Listen before looking, or a change between the two is missed.
+        let mut news = self.hub.listen(&key);
+        loop {
+            let row = self.store().invocation(tenant, row.invocation).await?;
+            let row = row.ok_or_else(|| Problem::not_found("such run any more"))?;
+            if row.status.is_over() {
+                return Ok(row);
+            }
+            tokio::select! {
+                _ = news.changed() => {}
+                // Another process may be the one that carries it out.
+                () = tokio::time::sleep(Duration::from_millis(self.settings.heartbeat_ms)) => {}
+            }
+        }
+    }
+
+    /// Sees to what is due, and to lines that nobody works off.
+    pub async fn keep_sweeping(self: Arc<Self>) {
+        loop {
+            let until = match self.sweep().await {
+                Ok(until) => until,
+                Err(error) => {
+                    tracing::warn!(%error, "it was not looked for what is due");
+                    None
+                }
+            };
+            let most = Duration::from_millis(self.settings.sweep_ms.max(1));
+            let least = Duration::from_millis(50).min(most);
+            tokio::select! {
+                () = self.stopped() => return,
+                () = tokio::time::sleep(until.unwrap_or(most).clamp(least, most)) => {}
+            }
+        }
+    }
+
+    async fn sweep(self: &Arc<Self>) -> Result<Option<Duration>, EngineError> {
+        for swept in self.host.sweep().await? {
+            let key = (swept.tenant.clone(), swept.thread.clone());
+            match &swept.result {
+                Ok(execution) => {
+                    webhooks::swept(self, &swept.tenant, &swept.thread, execution).await?;
+                }
+                Err(error) => {
+                    tracing::warn!(thread = %swept.thread, %error, "what is due on this thread was not done");
+                }
+            }
+            self.hub.tell(&key);
+            self.wake(&key);
+        }
+        // In case another process left a thread free that calls wait on.
+        for (tenant, row) in self.store().open_invocations(0).await? {
+            if row.status == InvocationStatus::Pending {
+                self.wake(&(tenant, row.thread));
+            }
+        }
+        let now = self.host.clock().now();
+        let next = self.store().next_expiry().await?;
+        Ok(next.map(|at| Duration::from_millis(u64::try_from(at.0.saturating_sub(now.0)).unwrap_or(0))))
+    }
+}
+
+struct AtWork(Arc<Service>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.at_work.send_modify(|count| *count -= 1);
+    }
+}
+
+fn call_tenant(host: &Host) -> TenantId {
+    host.tenant().clone()
+}
+
+pub fn status_of(status: RunStatus) -> InvocationStatus {
+    match status {
+        // What stopped at a question did what it was asked to; its thread waits.
+        RunStatus::Completed | RunStatus::Interrupted | RunStatus::Running => InvocationStatus::Success,
+        RunStatus::Failed | RunStatus::Diverged => InvocationStatus::Error,
+        RunStatus::Cancelled => InvocationStatus::Interrupted,
+    }
+}
+
+/// Does what a call asks, as often as it takes: each way is one that can be gone twice.
+async fn execute(host: &Host, row: &InvocationRow) -> Result<Execution, EngineError> {
+    let ask: Ask = serde_json::from_str(row.ask.as_str()).map_err(|error| {
+        let what = format!("what invocation {} asks is damaged: {error}", row.invocation);
+        crate::model::Refused::plain(Kind::Store, what)
+    })?;
+    let config = RunConfig::thread(row.thread.as_str());
+    match ask {
+        Ask::Start { graph, input, before, after, supersede } => {
+            let run = RunId(row.invocation);
+            let store = host.store();
+            let started = match store {
+                Some(store) => store.run(host.tenant(), run).await?.is_some(),
+                None => false,
+            };
+            if started {
+                return go_on(host, config).await;
+            }
+            let graph = host.kept_graph(graph).await?;
+            let if_busy = if supersede { IfBusy::Supersede } else { IfBusy::Refuse };
+            let mut config = config.run_id(run).if_busy(if_busy);
+            (config.interrupt_before, config.interrupt_after) = (before, after);
+            graph.invoke(config, input).await
+        }
+        Ask::Answer(answering) => answer(host, config, row, *answering).await,
+        Ask::Proceed { run, gates } => {
+            let mut last = None;
+            for (i, gate) in gates.into_iter().enumerate() {
+                let target = ResumeTarget::run(run).interrupt(gate);
+                let command = by(Command::proceed(), row).request(format!("{}/{i}", row.invocation));
+                last = Some(host.resume_targeted(target, command).await?);
+            }
+            match last {
+                Some(execution) => Ok(execution),
+                None => host.execution(config).await,
+            }
+        }
+        Ask::Retry { at } => {
+            let now = host.execution(config.clone()).await?;
+            match now.checkpoint_id == Some(at) && now.status != RunStatus::Running {
+                true => host.retry(config).await,
+                false => go_on(host, config).await,
+            }
+        }
+        Ask::Set { at, values, as_node } => {
+            let now = host.execution(config.clone()).await?;
+            match now.checkpoint_id == Some(at) {
+                true => {
+                    host.set_state(config, StateUpdate { values, as_node, actor: row.actor.clone() }).await
+                }
+                false => go_on(host, config).await,
+            }
+        }
+        Ask::Look => host.execution(config).await,
+    }
+}
+
+async fn answer(
+    host: &Host,
+    config: RunConfig,
+    row: &InvocationRow,
+    answering: Answering,
+) -> Result<Execution, EngineError> {
+    let Answering { target, give, steer, children, expect, request } = answering;
+    let command = match give {
+        Give::Value(value) => Command::resume(value),
+        Give::Answers(answers) => Command::answers(answers),
+        Give::Proceed => Command::proceed(),
+    };
+    let mut command = by(command, row)
+        .request(request.unwrap_or_else(|| row.invocation.to_string()))
+        .pending_children(match children {
+            Children::Leave => PendingChildren::Leave,
+            Children::Cancel => PendingChildren::Cancel,
+            Children::Resolve(value) => PendingChildren::Resolve(value),
+            Children::Refuse => PendingChildren::Refuse,
+        });
+    command.steer = steer;
+    command.expect_checkpoint = expect;
+    match target {
+        None => host.resume(config, command).await,
+        Some(target) => host.resume_targeted(target, command).await,
+    }
+}
+
+fn by(command: Command, row: &InvocationRow) -> Command {
+    match &row.actor {
+        Some(actor) => command.by(actor.clone()),
+        None => command,
+    }
+}
+
+/// What was begun before is gone on with, or over.
+async fn go_on(host: &Host, config: RunConfig) -> Result<Execution, EngineError> {
+    match host.execution(config.clone()).await? {
+        execution if execution.status != RunStatus::Running => Ok(execution),
+        _ => match host.continue_run(config.clone()).await {
+            // The sweep was faster.
+            Err(error) if error.kind() == Kind::NotPending => host.execution(config).await,
+            continued => continued,
+        },
+    }
+}
+
+/// A call as it is accepted now.
+pub fn call(
+    id: Uuid,
+    thread: crate::model::ThreadId,
+    (assistant, metadata): (Uuid, Json),
+    (ask, strategy): (&Ask, &str),
+    now: crate::model::Timestamp,
+) -> Result<InvocationRow, Problem> {
+    let ask = serde_json::to_value(ask).ok().and_then(|ask| Json::from_value(&ask).ok());
+    let ask = ask.ok_or_else(|| Problem::invalid("the call has something that is no JSON"))?;
+    Ok(InvocationRow {
+        seq: 0,
+        invocation: id,
+        thread,
+        assistant,
+        ask,
+        strategy: strategy.to_owned(),
+        actor: None,
+        metadata,
+        webhook: None,
+        status: InvocationStatus::Pending,
+        run: None,
+        error: None,
+        from_seq: None,
+        to_seq: None,
+        created_at: now,
+        updated_at: now,
+    })
+}

@@ -1,0 +1,120 @@
+//! What became of a thread since a mark, in order; and what is asked at one boundary, or by one tenant.
+
+use super::codec::{BlobId, Columns};
+use super::error::StoreError;
+use super::reader::{tenant, thread};
+use super::{PAGE_ROWS_MAX, Store, checkpoints, interrupts, sql};
+use crate::model::checkpoint::{CheckpointRow, InterruptRow};
+use crate::model::ids::{CheckpointId, TenantId, ThreadId, Timestamp};
+
+macro_rules! select {
+    () => {
+        "SELECT c.checkpoint, c.seq, c.parent, c.run, c.boundary, c.step, c.version, c.status, c.created_at, \
+             b.plan, b.channels, b.created_at AS boundary_created_at \
+         FROM checkpoints c LEFT JOIN checkpoints b \
+             ON b.thread = c.thread AND b.checkpoint = coalesce(c.boundary, c.checkpoint) \
+         WHERE c.thread = "
+    };
+}
+const SINCE: &str = concat!(select!(), thread!(), " AND c.seq > ?3 AND c.seq <= ?4 ORDER BY c.seq LIMIT ?5");
+const ROOTS: &str = concat!(
+    select!(),
+    thread!(),
+    " AND c.run IN (SELECT r.run FROM runs r WHERE r.thread = c.thread AND r.parent_run IS NULL) \
+      AND c.seq < coalesce((SELECT m.seq FROM checkpoints m WHERE m.thread = c.thread AND m.checkpoint = ?4), \
+          9223372036854775807) ORDER BY c.seq DESC LIMIT ?3"
+);
+const ASKED: &str = concat!(
+    "SELECT i.interrupt, i.run, i.task, i.node, i.boundary, i.checkpoint, i.kind, i.asked_order, i.entry, i.place, \
+        i.payload, i.answer_schema, i.asked_at, i.expires_at, i.default_answer, i.state, i.settled_at, \
+        i.settled_by, i.answer, i.reason \
+     FROM tasks t JOIN interrupts i ON i.tenant = t.tenant AND i.task = t.task \
+     WHERE t.thread = ",
+    thread!(),
+    " AND t.boundary = ?3 ORDER BY t.place, i.entry, i.place, i.seq"
+);
+const WAITING_AT: &str = concat!(
+    "SELECT i.interrupt, i.run, i.task, i.node, i.boundary, i.checkpoint, i.kind, i.asked_order, i.entry, i.place, \
+        i.payload, i.answer_schema, i.asked_at, i.expires_at, i.default_answer, i.state, i.settled_at, \
+        i.settled_by, i.answer, i.reason \
+     FROM tasks t JOIN interrupts i ON i.tenant = t.tenant AND i.task = t.task \
+     WHERE t.thread = ",
+    thread!(),
+    " AND i.asked_at <= ?3 AND (i.state = 'pending' OR i.settled_at > ?3) ORDER BY i.seq"
+);
+const WAITING: &str = concat!(
+    "SELECT DISTINCT h.name FROM interrupts i JOIN threads h ON h.thread = i.thread \
+     WHERE i.tenant = ",
+    tenant!(),
+    " AND i.state = 'pending' AND h.name > ?2 ORDER BY h.name LIMIT ?3"
+);
+
+impl Store {
+    /// A thread's checkpoints, child runs' included, in the order in which they became durable: those after
+    /// `after` and up to `until`, each with its number.
+    pub async fn checkpoints_since(
+        &self,
+        tenant: &TenantId,
+        thread: &ThreadId,
+        (after, until): (i64, i64),
+        limit: u32,
+    ) -> Result<Vec<(i64, CheckpointRow)>, StoreError> {
+        let sql = sql(SINCE)
+            .bind(tenant.as_str())
+            .bind(thread.as_str())
+            .bind(after)
+            .bind(until)
+            .bind(limit.min(PAGE_ROWS_MAX));
+        let read = |row: &Columns<'_>| Ok((row.get("seq")?, checkpoints::read(row)?));
+        self.view().await?.list("checkpoints", sql, read).await
+    }
+
+    /// A page of the checkpoints of a thread's root runs, the newest first.
+    pub async fn root_history(
+        &self,
+        tenant: &TenantId,
+        thread: &ThreadId,
+        before: Option<CheckpointId>,
+        limit: u32,
+    ) -> Result<Vec<CheckpointRow>, StoreError> {
+        let sql = sql(ROOTS)
+            .bind(tenant.as_str())
+            .bind(thread.as_str())
+            .bind(limit.min(PAGE_ROWS_MAX))
+            .bind(before.map(|before| before.blob().to_vec()));
+        self.view().await?.list("checkpoints", sql, checkpoints::read).await
+    }
+
+    /// What the tasks of a boundary ask, whatever became of it.
+    pub async fn asked(
+        &self,
+        tenant: &TenantId,
+        thread: &ThreadId,
+        boundary: CheckpointId,
+    ) -> Result<Vec<InterruptRow>, StoreError> {
+        let sql = sql(ASKED).bind(tenant.as_str()).bind(thread.as_str()).bind(boundary.blob().to_vec());
+        self.view().await?.list("interrupts", sql, interrupts::read).await
+    }
+
+    /// What waited for an answer anywhere on a thread at this time. Its cost grows with the thread's past.
+    pub async fn waiting_at(
+        &self,
+        tenant: &TenantId,
+        thread: &ThreadId,
+        at: Timestamp,
+    ) -> Result<Vec<InterruptRow>, StoreError> {
+        let sql = sql(WAITING_AT).bind(tenant.as_str()).bind(thread.as_str()).bind(at.0);
+        self.view().await?.list("interrupts", sql, interrupts::read).await
+    }
+
+    /// A page of the threads, by name, on which something waits for an answer.
+    pub async fn waiting_threads(
+        &self,
+        tenant: &TenantId,
+        after: &str,
+        limit: u32,
+    ) -> Result<Vec<ThreadId>, StoreError> {
+        let sql = sql(WAITING).bind(tenant.as_str()).bind(after.to_owned()).bind(limit.min(PAGE_ROWS_MAX));
+        self.view().await?.list("threads", sql, |row| row.name("name")).await
+    }
+}

@@ -1,0 +1,218 @@
+//! What was acknowledged is carried out, whoever dies: the real program, killed at every commit.
+
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::process::binary;
+use crate::service::*;
+use crate::world::artifacts;
+
+/// `holdpoint serve` in a process of its own.
+pub struct Process {
+    pub dir: Arc<tempfile::TempDir>,
+    child: Child,
+    url: String,
+}
+
+impl Process {
+    pub async fn start(args: &[&str]) -> Self {
+        Self::start_in(Arc::new(tempfile::tempdir().unwrap()), args, None).await
+    }
+
+    /// `kill_at`: it kills itself, as SIGKILL does, at this place of its code.
+    pub async fn start_in(dir: Arc<tempfile::TempDir>, args: &[&str], kill_at: Option<String>) -> Self {
+        let mut command = std::process::Command::new(binary());
+        command
+            .current_dir(dir.path())
+            .args(["serve", "--listen", "127.0.0.1:0", "--db", "s.db", "--lease-ms", "300"])
+            .args(["--heartbeat-ms", "100"])
+            .args(args)
+            .arg("--cache")
+            .arg(artifacts())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        if let Some(kill_at) = kill_at {
+            command.env("HOLDPOINT_KILL_AT", kill_at);
+        }
+        let mut child = command.spawn().unwrap();
+        let stderr = child.stderr.take().unwrap();
+        let url = tokio::task::spawn_blocking(move || {
+            use std::io::BufRead as _;
+            let mut lines = std::io::BufReader::new(stderr).lines();
+            let url = lines.by_ref().map_while(Result::ok).find_map(|line| {
+                let (_, rest) = line.split_once("http://")?;
+                Some(format!("http://{}", rest.split(';').next()?))
+            });
+            // What it says later must not fill the pipe.
+            std::thread::spawn(move || lines.for_each(drop));
+            url
+        });
+        // None: it died before.
+        let url = url.await.unwrap().unwrap_or_default();
+        Self { dir, child, url }
+    }
+
+    pub fn caller(&self) -> Caller {
+        Caller { client: client(), url: self.url.clone(), key: None }
+    }
+
+    pub fn kill(mut self) -> Arc<tempfile::TempDir> {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.dir.clone()
+    }
+
+    pub fn terminate(&self) {
+        let id = self.child.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    }
+
+    pub async fn ended(&mut self) -> std::process::ExitStatus {
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
+    /// What it holds in memory now.
+    pub fn memory_kb(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A request whose server may die over it.
+async fn tried(request: reqwest::RequestBuilder) -> Option<Value> {
+    let response = request.send().await.ok()?;
+    if !response.status().is_success() {
+        return None;
+    }
+    response.json().await.ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_background_run_that_was_acknowledged_is_done_once_wherever_the_host_dies() {
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let process = Process::start_in(dir.clone(), &[], None).await;
+    process.caller().scripted(&["n"]).await;
+    process.kill();
+    let script = json!([{ "put": { "c": 1 } }, { "ask": "?" }, { "put_results": "a" }]);
+    let mut survived = 0;
+    let mut deaths = 0;
+    for n in 1.. {
+        let thread = format!("t{n}");
+        let kill_at = format!("store::after_commit#{n}");
+        let process = Process::start_in(dir.clone(), &[], Some(kill_at)).await;
+        let caller = process.caller();
+        let input =
+            json!({ "assistant_id": "scripted", "input": { "script": script }, "if_not_exists": "create" });
+        let path = format!("/threads/{thread}/runs");
+        let begun = tried(caller.request(reqwest::Method::POST, &path).json(&input)).await;
+        let mut answered = None;
+        if let Some(run) = &begun {
+            let join = format!("{path}/{}/join", run["run_id"].as_str().unwrap());
+            tried(caller.request(reqwest::Method::GET, &join)).await;
+            let resume = json!({ "assistant_id": "scripted", "command": { "resume": n } });
+            answered = tried(caller.request(reqwest::Method::POST, &path).json(&resume)).await;
+            if let Some(run) = &answered {
+                let join = format!("{path}/{}/join", run["run_id"].as_str().unwrap());
+                tried(caller.request(reqwest::Method::GET, &join)).await;
+            }
+        }
+        let has_lived = tried(caller.request(reqwest::Method::GET, "/ok")).await.is_some();
+        drop(process);
+        // The next one finds what was left, and what was acknowledged comes true.
+        let process = Process::start_in(dir.clone(), &[], None).await;
+        let caller = process.caller();
+        if let Some(run) = &begun {
+            let join = format!("{path}/{}/join", run["run_id"].as_str().unwrap());
+            let values = caller.get(&join).await.is(200);
+            assert!(values.get("__error__").is_none(), "{n}: {values}");
+        }
+        if let Some(run) = &answered {
+            let join = format!("{path}/{}/join", run["run_id"].as_str().unwrap());
+            let values = caller.get(&join).await.is(200);
+            assert_eq!((&values["a"], &values["c"]), (&json!([n]), &json!(1)), "{n}: {values}");
+            let state = caller.get(&format!("/threads/{thread}/state")).await.is(200);
+            assert_eq!(state["next"], json!([]), "{n}");
+        }
+        drop(process);
+        deaths += u32::from(!has_lived);
+        if has_lived {
+            survived += 1;
+            break;
+        }
+    }
+    assert_eq!(survived, 1);
+    assert!(deaths >= 5, "it died at {deaths} places only");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_told_to_end_lets_go_what_runs_and_the_next_goes_on_with_it() {
+    let mut process = Process::start(&["--drain-ms", "50"]).await;
+    let caller = process.caller();
+    caller.scripted(&["n"]).await;
+    // It computes for longer than the host will wait.
+    let script =
+        json!([{ "repeat": { "times": 400, "ops": [{ "hash_order": 300 }] } }, { "put": { "c": 1 } }]);
+    let input =
+        json!({ "assistant_id": "scripted", "input": { "script": script }, "if_not_exists": "create" });
+    let run = caller.post("/threads/t/runs", input.clone()).await.is(200);
+    let waits = caller.post("/threads/t/runs", {
+        let mut input = input;
+        input["multitask_strategy"] = json!("enqueue");
+        input["input"] = json!({ "script": [{ "put": { "c": 10 } }] });
+        input
+    });
+    let waits = waits.await.is(200);
+    process.terminate();
+    assert!(process.ended().await.success());
+    let dir = process.dir.clone();
+    let process = Process::start_in(dir, &[], None).await;
+    let caller = process.caller();
+    for (run, c) in [(run, None), (waits, Some(11))] {
+        let join = format!("/threads/t/runs/{}/join", run["run_id"].as_str().unwrap());
+        let values = caller.get(&join).await.is(200);
+        assert!(c.is_none_or(|c| values["c"] == json!(c)), "{values}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_made_on_the_command_line_and_count_while_the_service_runs() {
+    let process = Process::start(&["--require-keys"]).await;
+    let caller = process.caller();
+    caller.get("/ok").await.is(200);
+    caller.post("/threads", json!({})).await.is(401);
+    let holdpoint = |args: &[&str]| {
+        let mut command = std::process::Command::new(binary());
+        command.current_dir(process.dir.path()).args(args).args(["--db", "s.db", "--json"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let made = holdpoint(&["key", "create", "--tenant", "acme", "--name", "maria", "--scope", "run"]);
+    let key = made["key"].as_str().unwrap().to_owned();
+    let maria = Caller { key: Some(key.clone()), ..caller };
+    maria.post("/threads", json!({})).await.is(200);
+    maria.get("/tenants").await.is(403);
+    let bearer = maria.client.get(format!("{}/threads/x", maria.url)).bearer_auth(&key);
+    maria.send(bearer).await.is(404);
+    let listed = holdpoint(&["key", "list", "--tenant", "acme"]);
+    assert_eq!(listed["keys"][0]["name"], "maria");
+    assert!(!listed.to_string().contains(key.rsplit('_').next().unwrap()));
+    holdpoint(&["key", "revoke", "--tenant", "acme", made["key_id"].as_str().unwrap()]);
+    maria.post("/threads", json!({})).await.is(401);
+}
