@@ -142,7 +142,7 @@ async fn a_thread_is_loaded_as_it_was_committed() {
     let owner = OwnerId(u128::MAX - 5);
     let lease = LeaseChange::Claim { owner, until: Timestamp(5_000) };
     let batch = Batch { head: pause, status: RunStatus::Interrupted, lease, ..at.batch(writes) };
-    assert_eq!(store.commit(batch).await.unwrap(), Committed { epoch: 1 });
+    assert_eq!(store.commit(batch).await.unwrap(), Committed { epoch: 1, queued: false });
 
     let mut right = ThreadSnapshot {
         head: pause,
@@ -184,7 +184,7 @@ async fn a_thread_is_loaded_as_it_was_committed() {
     let ended_at = Some(Timestamp(400));
     writes.push(Write::RunStatus { run: run.run, status: RunStatus::Failed, error: Some(error()), ended_at });
     let batch = Batch { lease: LeaseChange::Release, status: RunStatus::Failed, ..at.batch(writes) };
-    assert_eq!(store.commit(batch).await.unwrap(), Committed { epoch: 2 });
+    assert_eq!(store.commit(batch).await.unwrap(), Committed { epoch: 2, queued: false });
 
     questions[1].state = InterruptState::Answered(answers[0].clone());
     questions[3].state = InterruptState::Answered(answers[1].clone());
