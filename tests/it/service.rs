@@ -264,7 +264,9 @@ pub async fn run_client(kind: &str, program: &str, args: &[&str]) -> String {
             command
         }
     };
-    let output = command.args(args).stdin(Stdio::null()).kill_on_drop(true).output();
+    // What it keeps for itself, it keeps there.
+    let command = command.args(args).current_dir(&folder).stdin(Stdio::null());
+    let output = command.kill_on_drop(true).output();
     let output = tokio::time::timeout(Duration::from_secs(150), output).await.expect("it ends").unwrap();
     let said =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -50,6 +50,8 @@ async fn a_stream_that_breaks_off_anywhere_goes_on_with_what_follows() {
     let said: Vec<&Value> =
         whole.iter().filter(|p| p.event == "custom").map(|p| &p.data["event"]["at"]).collect();
     assert_eq!(said, [&json!(1), &json!(2)]);
+    let updates: Vec<&Value> = whole.iter().filter(|p| p.event == "updates").map(|p| &p.data).collect();
+    assert_eq!(updates[0], &json!({ "n": { "a": ["n"], "c": 1 } }));
     let ids: Vec<&String> = whole.iter().filter_map(|part| part.id.as_ref()).collect();
     assert_eq!(ids.len(), whole.len() - 1, "all but the end can be gone on from");
     for (i, part) in whole.iter().enumerate() {

@@ -7,15 +7,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::hub::{Key, value_of};
 use super::problem::Problem;
 use super::shapes::{Interrupt, waited_at};
-use super::state::{Reader, boundary_of, updates_of};
-use crate::model::TaskId;
+use super::state::{Reader, boundary_of};
+use crate::model::channel::added;
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, TaskState};
 use crate::model::ids::RunId;
+use crate::model::{NodeId, TaskId};
 use crate::store::InvocationRow;
 
 /// Where in a stream its reader is: after so many events of the checkpoint with this number (0: after all
@@ -146,19 +147,31 @@ async fn of_checkpoint(
             // A new run begins with its input: what the run before it did was told by its own stream.
             let parent = parent.filter(|parent| parent.run == row.run);
             if let Some(parent) = parent {
-                for task in store.tasks(tenant, thread, boundary_of(&parent)).await? {
-                    let TaskState::Finished(finish) = &task.state else { continue };
-                    let update = updates_of(finish);
+                let tasks = store.tasks(tenant, thread, boundary_of(&parent)).await?;
+                let done: Vec<_> = tasks
+                    .iter()
+                    .filter_map(|task| match &task.state {
+                        TaskState::Finished(finish) => Some((task, finish)),
+                        _ => None,
+                    })
+                    .collect();
+                let nodes: Vec<NodeId> = done.iter().map(|(task, _)| task.node.clone()).collect();
+                let (of_each, of_all) = match wanted("tasks") || wanted("updates") {
+                    true => written(reader, &parent, row, &nodes).await?,
+                    false => (vec![Map::new(); nodes.len()], Map::new()),
+                };
+                for ((task, finish), update) in done.iter().zip(of_each) {
                     let node = task.node.to_string();
-                    events.push(wanted("tasks").then(|| {
-                        let data = json!({
-                            "id": task.task, "name": node, "error": finish.error, "result": update,
-                            "interrupts": [],
-                        });
-                        (named("tasks"), data)
-                    }));
+                    let data = json!({
+                        "id": task.task, "name": node, "error": finish.error, "result": update, "interrupts": [],
+                    });
+                    events.push(wanted("tasks").then(|| (named("tasks"), data)));
                     events.push(wanted("updates").then(|| (named("updates"), json!({ node: update }))));
                 }
+                let is_shared = !of_all.is_empty();
+                events.push(
+                    (wanted("updates") && is_shared).then(|| (named("updates"), json!({ STEP: of_all }))),
+                );
             }
             for (index, planned) in row.plan.tasks.iter().enumerate() {
                 let id = TaskId::derive(row.checkpoint, index, &planned.node);
@@ -203,36 +216,57 @@ async fn of_checkpoint(
                 true => {
                     let mut values = reader.values(row).await?;
                     if asks {
-                        values["__interrupt__"] = Value::Array(waits.clone());
+                        values["__interrupt__"] = Value::Array(waits);
                     }
                     Some((named("values"), values))
                 }
                 false => None,
             });
-            // Whoever looks at the root run only is told as well what a subgraph asks.
-            if !namespace.is_empty() && asks {
-                events.push(
-                    modes.has("updates").then(|| ("updates".into(), json!({ "__interrupt__": waits }))),
-                );
-                let above = match modes.has("values") {
-                    true => store.root_history(tenant, thread, Some(row.checkpoint), 1).await?,
-                    false => Vec::new(),
-                };
-                events.push(match above.first() {
-                    Some(root) => {
-                        let all = store.waiting_at(tenant, thread, row.created_at).await?;
-                        let all: Vec<Value> =
-                            all.iter().map(|asked| json!(Interrupt::of_row(asked))).collect();
-                        let mut values = reader.values(root).await?;
-                        values["__interrupt__"] = Value::Array(all);
-                        Some(("values".into(), values))
-                    }
-                    None => None,
-                });
-            }
         }
     }
     Ok(events)
+}
+
+/// In the place of a node: what several nodes of one step may have written together.
+const STEP: &str = "__step__";
+
+/// What the tasks of a step wrote, read from how the channels changed: what only one of its nodes may write
+/// is that node's, and the rest is the step's.
+async fn written(
+    reader: &Reader<'_>,
+    before: &CheckpointRow,
+    row: &CheckpointRow,
+    nodes: &[NodeId],
+) -> Result<(Vec<Map<String, Value>>, Map<String, Value>), Problem> {
+    let (store, tenant, thread) = (reader.allowed.store(), &reader.allowed.tenant, reader.thread);
+    let (mut of_each, mut of_all) = (vec![Map::new(); nodes.len()], Map::new());
+    let Some((_, run)) = store.run(tenant, row.run).await? else { return Ok((of_each, of_all)) };
+    let graph = reader.allowed.host.kept_graph(run.graph).await?;
+    let graph = graph.compiled();
+    for (channel, version) in &row.channels {
+        let old = before.channels.get(channel);
+        if old == Some(version) {
+            continue;
+        }
+        let mut wanted = vec![(channel.clone(), *version)];
+        wanted.extend(old.map(|old| (channel.clone(), *old)));
+        let values = store.values(tenant, thread, &wanted).await?;
+        let value = match (values.as_slice(), graph.channels.get(channel)) {
+            ([now, old], Some(reducer)) => added(*reducer, old, now).value(),
+            ([now, ..], _) => now.value(),
+            ([], _) => continue,
+        };
+        let may = |node: &NodeId| {
+            let node = graph.nodes.get(node);
+            node.is_some_and(|node| node.writes.values().any(|written| written == channel))
+        };
+        let mut writers = (0..nodes.len()).filter(|&i| may(&nodes[i]));
+        match (writers.next(), writers.next()) {
+            (Some(only), None) => of_each[only].insert(channel.to_string(), value),
+            _ => of_all.insert(channel.to_string(), value),
+        };
+    }
+    Ok((of_each, of_all))
 }
 
 #[cfg(test)]
