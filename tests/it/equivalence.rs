@@ -201,7 +201,7 @@ impl Shape {
                     .writes_as(&own)
                     .routes(&routes)
                     .effects(&["e", "f"])
-                    .retry(3, 0),
+                    .retry(6, 0),
                 Some(below) => {
                     let below = host.compile(&below.spec(asking, host).await).await.unwrap().digest();
                     NodeSpec::subgraph(below).reads(&["script", "a", "c", "d"]).writes(&["a", "c", "d"])

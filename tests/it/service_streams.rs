@@ -148,6 +148,7 @@ async fn a_reader_that_reads_nothing_costs_little() {
     let all = Stream::open(caller.request(Method::GET, &format!("{path}/stream"))).await.all().await;
     let values: usize = all.iter().filter(|part| part.event == "values").count();
     assert!(values > 100, "{values}");
+    // A few states at once for each, where all of them would be 120 MB for each.
     let after = desk.memory_kb();
-    assert!(after < before + 96 * 1024, "{before} KB before, {after} KB with eight who do not read");
+    assert!(after < before + 256 * 1024, "{before} KB before, {after} KB with eight who do not read");
 }

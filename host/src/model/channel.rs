@@ -67,8 +67,9 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoldError {
     #[error(
-        "channel {channel} ({reducer}) takes {wants}{}; {node} gave {got}",
-        if *reducer == "append" { " of what is added" } else { "" }
+        "channel {channel} ({reducer}) takes {wants}{}; {} gave {got}",
+        if *reducer == "append" { " of what is added" } else { "" },
+        by(node)
     )]
     Type { channel: ChannelName, reducer: &'static str, wants: JsonKind, got: JsonKind, node: String },
     #[error(
@@ -78,6 +79,11 @@ pub enum FoldError {
     TwoWriters { channel: ChannelName, first: String, second: String },
     #[error("channel {channel}: a sum that no number holds")]
     Overflow { channel: ChannelName },
+}
+
+/// Who wrote it: a node, or somebody else, whose name has a space as no node's has.
+fn by(writer: &str) -> std::borrow::Cow<'_, str> {
+    if writer.contains(' ') { writer.into() } else { format!("node {writer}").into() }
 }
 
 /// One task's update of one channel. The writer is only named in errors.
