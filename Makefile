@@ -42,7 +42,8 @@ test: guests languages
 .PHONY: soak
 soak: guests
 	$(HOLDPOINT) build $(TEST_NODES)
-	HOLDPOINT_TEST_SOAK=1 cargo test --test it -- --nocapture i50_ kills::
+	# The crashes are panics on purpose, and many.
+	HOLDPOINT_TEST_SOAK=1 RUST_BACKTRACE=0 cargo test --test it -- --nocapture i50_ kills::
 
 .PHONY: lint
 lint:
