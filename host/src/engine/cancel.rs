@@ -48,9 +48,12 @@ impl Host {
                 writes,
             };
             match store.commit(batch).await {
-                Ok(_) => {
+                Ok(committed) => {
                     self.shared.called_off(&self.tenant, &thread);
-                    self.then_queued(&thread);
+                    // Only then: the worker holds the thread while it looks, and new input would find it busy.
+                    if committed.queued {
+                        self.then_queued(&thread);
+                    }
                     return self.execution(config).await;
                 }
                 Err(CommitError::Conflict) => {}
