@@ -9,7 +9,7 @@ use crate::model::command::RunConfig;
 use crate::model::error::{ErrorRecord, Kind};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::CheckpointId;
-use crate::store::{Batch, CommitError, Expect, LeaseChange, RunSnapshot, ThreadSnapshot, Write};
+use crate::store::{LeaseChange, RunSnapshot, ThreadSnapshot, Write};
 
 impl Host {
     /// Calls off a thread's run, with its child runs, whoever runs it: what it asks is withdrawn, and an
@@ -36,28 +36,16 @@ impl Host {
             }
             let reason = reason.unwrap_or("the run was called off");
             let (head, writes) = self.calling_off(&snapshot, by, reason);
-            let batch = Batch {
-                tenant: self.tenant.clone(),
-                thread: thread.clone(),
-                expect: Expect::At { head: snapshot.head, epoch: snapshot.epoch },
-                head,
-                status: RunStatus::Cancelled,
-                // Also where nobody holds it: the epoch grows, and so an invocation that has not claimed the
-                // thread yet finds that it has only computed.
-                lease: LeaseChange::Release,
-                writes,
-            };
-            match store.commit(batch).await {
-                Ok(committed) => {
-                    self.shared.called_off(&self.tenant, &thread);
-                    // Only then: the worker holds the thread while it looks, and new input would find it busy.
-                    if committed.queued {
-                        self.then_queued(&thread);
-                    }
-                    return self.execution(config).await;
+            // Released also where nobody holds it: the epoch grows, and so an invocation that has not claimed
+            // the thread yet finds that it has only computed.
+            let ends = (head, RunStatus::Cancelled, LeaseChange::Release);
+            if let Some(committed) = self.commit_at(&store, (&thread, &snapshot), ends, writes).await? {
+                self.shared.called_off(&self.tenant, &thread);
+                // Only then: the worker holds the thread while it looks, and new input would find it busy.
+                if committed.queued {
+                    self.then_queued(&thread);
                 }
-                Err(CommitError::Conflict) => {}
-                Err(CommitError::Store(error)) => return Err(error.into()),
+                return self.execution(config).await;
             }
         }
         Err(too_many_races())
@@ -77,7 +65,7 @@ impl Host {
             .filter(|asked| asked.is_pending())
             .map(|asked| Write::Withdraw {
                 interrupt: asked.row.interrupt,
-                withdrawal: Withdrawal { at: now, by: by.map(str::to_owned), reason: reason.to_owned() },
+                withdrawal: Withdrawal::new(now, by, reason),
             })
             .collect();
         let mut error = ErrorRecord::new(Kind::Cancelled, reason);

@@ -8,7 +8,7 @@ use super::plan;
 use super::run::{Run, RunEnd};
 use super::session::Ended;
 use crate::model::channel::{self, Reducer};
-use crate::model::checkpoint::{Finish, Gates, InterruptState, RunRow, TaskState, Withdrawal};
+use crate::model::checkpoint::{Finish, Gates, RunRow, TaskState, Withdrawal};
 use crate::model::compile::{CompiledGraph, Work};
 use crate::model::error::{ErrorRecord, Kind};
 use crate::model::execution::RunStatus;
@@ -184,11 +184,7 @@ impl Run {
     fn withdraw(&mut self, now: Timestamp, by: Option<&str>, reason: &str) -> Vec<Write> {
         let mut writes = Vec::new();
         for slot in &mut self.slots {
-            for row in slot.interrupts.iter_mut().filter(|row| row.state == InterruptState::Pending) {
-                let withdrawal = Withdrawal { at: now, by: by.map(str::to_owned), reason: reason.to_owned() };
-                row.state = InterruptState::Withdrawn(withdrawal.clone());
-                writes.push(Write::Withdraw { interrupt: row.interrupt, withdrawal });
-            }
+            writes.extend(slot.withdraw(|_| Some(Withdrawal::new(now, by, reason))));
             if let Some(child) = &mut slot.child {
                 writes.extend(child.call_off(now, by, reason));
             }

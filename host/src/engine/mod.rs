@@ -7,6 +7,7 @@ mod graph_file;
 mod resume;
 mod steer;
 mod cancel;
+mod idle;
 mod state;
 mod queue;
 mod sweep;

@@ -17,7 +17,7 @@ use crate::model::error::{Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{ChannelName, RunId, TenantId, ThreadId};
 use crate::model::json::Json;
-use crate::store::{Batch, CommitError, Expect, LeaseChange, Store, ThreadSnapshot, Write};
+use crate::store::{LeaseChange, Store, ThreadSnapshot, Write};
 
 /// Input that was accepted, and how it came.
 pub(super) struct Input {
@@ -96,20 +96,9 @@ impl Host {
             gates: input.gates.clone(),
             at: self.shared.clock.now(),
         };
-        let batch = Batch {
-            tenant: self.tenant.clone(),
-            thread: thread.clone(),
-            expect: Expect::At { head: before.head, epoch: before.epoch },
-            head: before.head,
-            status: before.status,
-            lease: LeaseChange::Keep,
-            writes: vec![Write::Enqueue(row)],
-        };
-        match store.commit(batch).await {
-            Ok(_) => Ok(Some(shown(thread, before))),
-            Err(CommitError::Conflict) => Ok(None),
-            Err(CommitError::Store(error)) => Err(error.into()),
-        }
+        let stays = (before.head, before.status, LeaseChange::Keep);
+        let committed = self.commit_at(store, (thread, before), stays, vec![Write::Enqueue(row)]).await?;
+        Ok(committed.map(|_| shown(thread, before)))
     }
 
     /// After an invocation: what waits on the thread is started, now or when the thread is free.

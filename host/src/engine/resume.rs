@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use super::error::EngineError;
 use super::graph::busy;
 use super::host::{Host, LEASE_MS_MAX};
+use super::idle::{Applied, OnIdle};
 use super::ledger::Lost;
 use super::matching::{Delivery, NoMatch, children, matching, still_pending, within};
 use super::session::{Brought, Ended, Request, Session};
@@ -17,9 +19,12 @@ use crate::model::checkpoint::{InterruptRow, InterruptState, Withdrawal};
 use crate::model::command::{Command, PendingChildren, Resume, ResumeTarget, RunConfig};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{Digest, InterruptId, RunId, ThreadId, Timestamp, is_line};
+use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, ThreadId, Timestamp, is_line};
 use crate::model::json::Json;
-use crate::store::{Expect, Sought, Store, ThreadSnapshot};
+use crate::model::limits::Limits;
+use crate::store::{
+    Batch, CommitError, Committed, Expect, LeaseChange, Sought, Store, ThreadSnapshot, Write,
+};
 
 /// How often an invocation that lost a race starts over before it gives up. Each time somebody else got
 /// further, so this is reached only where very many answer one thread at once.
@@ -77,10 +82,8 @@ impl Host {
             Ok(only) => only,
             Err(_) => {
                 let snapshot = self.load(store, thread).await?;
-                let limits = &self.limits;
-                let open = open_at(&snapshot, self.shared.clock.now());
-                let first = expired(&snapshot, target.as_ref(), &command, self.shared.clock.now())
-                    .and_then(|()| matching(&open, target.as_ref(), &command.resume, limits));
+                let (now, limits) = (self.shared.clock.now(), &self.limits);
+                let first = meant(&asked_at(&snapshot, now), target.as_ref(), &command, limits);
                 match first {
                     // A request that names itself may be at work right now: that is seen when it is done.
                     Err(no_match) if command.request_id.is_none() => {
@@ -117,18 +120,16 @@ impl Host {
                 return Ok(reply);
             }
             self.expect(store, thread, &snapshot, &target, command).await?;
-            let open = open_at(&snapshot, self.shared.clock.now());
-            let limits = &self.limits;
+            let (asked, limits) = (asked_at(&snapshot, self.shared.clock.now()), &self.limits);
             let matched = match found {
-                None => expired(&snapshot, target.as_ref(), command, self.shared.clock.now())
-                    .and_then(|()| matching(&open, target.as_ref(), &command.resume, limits)),
-                Some(found) => found.and_then(|deliveries| still_pending(&open, deliveries)),
+                None => meant(&asked, target.as_ref(), command, limits),
+                Some(found) => found.and_then(|deliveries| still_pending(&asked.open, deliveries)),
             };
             let matched = matched.and_then(|deliveries| {
-                let along = children(&open, &deliveries, &command.pending_children, limits)?;
+                let along = children(&asked.open, &deliveries, &command.pending_children, limits)?;
                 Ok((deliveries, along))
             });
-            drop(open);
+            drop(asked);
             let (deliveries, (resolved, cancelled)) = match matched {
                 Ok(matched) => matched,
                 Err(no_match) => {
@@ -341,33 +342,7 @@ impl Host {
     /// Tries again what failed for good on a thread, here and in child runs, and only that. Answers, effects
     /// that are done, and what is pending stay as they are.
     pub async fn retry(&self, config: RunConfig) -> Result<Execution, EngineError> {
-        let (store, thread) = self.durable(&config)?;
-        let lock = self.shared.thread_lock(&self.tenant, &thread);
-        let Ok(_only) = lock.try_lock() else {
-            return Err(busy(&thread, None).into());
-        };
-        for _ in 0..RACES_MAX {
-            let snapshot = self.load(&store, &thread).await?;
-            let nothing = |snapshot: &ThreadSnapshot| {
-                let (run, status) = (snapshot.root.run.run, snapshot.status.as_str());
-                let what = format!("run {run} on thread {thread} is {status}; nothing in it has failed");
-                refused(snapshot, Kind::NotPending, what)
-            };
-            match snapshot.status {
-                RunStatus::Failed | RunStatus::Diverged | RunStatus::Interrupted => {}
-                RunStatus::Running => return Err(busy(&thread, Some(&snapshot)).into()),
-                RunStatus::Completed | RunStatus::Cancelled => return Err(nothing(&snapshot).into()),
-            }
-            let before = snapshot.clone();
-            let (invocation, mut session) = self.reopen(&store, &thread, snapshot).await?;
-            if !session.retry().await {
-                return Err(nothing(&before).into());
-            }
-            if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
-                return Ok(execution);
-            }
-        }
-        Err(too_many_races())
+        self.change(&config, &mut Retry).await
     }
 
     async fn expect(
@@ -473,6 +448,30 @@ impl Host {
         snapshot.lease.as_ref().is_some_and(|lease| lease.owner != self.shared.owner && lasts(lease.until))
     }
 
+    /// Commits to a thread as it was loaded; `None`: it is not that any more, and then nothing of it is done.
+    pub(super) async fn commit_at(
+        &self,
+        store: &Store,
+        (thread, snapshot): (&ThreadId, &ThreadSnapshot),
+        (head, status, lease): (CheckpointId, RunStatus, LeaseChange),
+        writes: Vec<Write>,
+    ) -> Result<Option<Committed>, EngineError> {
+        let batch = Batch {
+            tenant: self.tenant.clone(),
+            thread: thread.clone(),
+            expect: Expect::At { head: snapshot.head, epoch: snapshot.epoch },
+            head,
+            status,
+            lease,
+            writes,
+        };
+        match store.commit(batch).await {
+            Ok(committed) => Ok(Some(committed)),
+            Err(CommitError::Conflict) => Ok(None),
+            Err(CommitError::Store(error)) => Err(error.into()),
+        }
+    }
+
     pub(super) async fn load(&self, store: &Store, thread: &ThreadId) -> Result<ThreadSnapshot, EngineError> {
         let snapshot = store.load(&self.tenant, thread).await?;
         let missing = || {
@@ -503,6 +502,24 @@ impl Host {
         Ok((store, thread.ok_or_else(missing)?))
     }
 }
+
+/// What failed is tried again.
+struct Retry;
+
+impl OnIdle for Retry {
+    fn refuses(&self, status: RunStatus) -> Option<&'static str> {
+        matches!(status, RunStatus::Completed | RunStatus::Cancelled).then_some(NOTHING_FAILED)
+    }
+
+    fn apply<'a>(&'a mut self, session: &'a mut Session) -> BoxFuture<'a, Result<Applied, Ended>> {
+        Box::pin(async move {
+            let any = session.retry().await;
+            Ok(any.then_some(()).ok_or_else(|| ErrorRecord::new(Kind::NotPending, NOTHING_FAILED)))
+        })
+    }
+}
+
+const NOTHING_FAILED: &str = "nothing in the run has failed";
 
 pub(super) fn too_many_races() -> EngineError {
     let what = format!("lost the race for this thread {RACES_MAX} times; try again");
@@ -542,30 +559,35 @@ pub(super) fn name_of(what: &str, text: &str) -> Result<(), EngineError> {
     Err(Refused::plain(Kind::Invalid, rule).into())
 }
 
-/// A value that names no question may have been meant for one that has expired: it goes to no other.
-fn expired(
-    snapshot: &ThreadSnapshot,
-    target: Option<&ResumeTarget>,
-    command: &Command,
+/// What a thread asks.
+struct AskedAt<'a> {
+    /// What still takes an answer.
+    open: Vec<Asked<'a>>,
+    /// What has expired and is not settled.
+    due: Vec<Asked<'a>>,
     now: Timestamp,
-) -> Result<(), NoMatch> {
-    let asked = tree::asked(&snapshot.root);
-    let due = asked.iter().find(|asked| asked.row.is_due(now) && within(asked, target));
-    match (&command.resume, due) {
-        (Resume::Value(_), Some(due)) => {
-            let what =
-                format!("{} (holdpoint continue); then answer what is left, by its id", became(due.row, now));
-            Err(NoMatch::Other(ErrorRecord::new(Kind::Stale, what)))
-        }
-        _ => Ok(()),
-    }
 }
 
-/// The questions that still take an answer.
-fn open_at(snapshot: &ThreadSnapshot, now: Timestamp) -> Vec<Asked<'_>> {
-    let mut asked = tree::asked(&snapshot.root);
-    asked.retain(|asked| !asked.row.is_due(now));
-    asked
+fn asked_at(snapshot: &ThreadSnapshot, now: Timestamp) -> AskedAt<'_> {
+    let (due, open) = tree::asked(&snapshot.root).into_iter().partition(|asked| asked.row.is_due(now));
+    AskedAt { open, due, now }
+}
+
+/// What a command is for. A value that names no question may have been meant for one that has expired: it
+/// goes to no other.
+fn meant(
+    asked: &AskedAt<'_>,
+    target: Option<&ResumeTarget>,
+    command: &Command,
+    limits: &Limits,
+) -> Result<Vec<Delivery>, NoMatch> {
+    let due = asked.due.iter().find(|due| within(due, target));
+    if let (Resume::Value(_), Some(due)) = (&command.resume, due) {
+        let became = became(due.row, asked.now);
+        let what = format!("{became} (holdpoint continue); then answer what is left, by its id");
+        return Err(NoMatch::Other(ErrorRecord::new(Kind::Stale, what)));
+    }
+    matching(&asked.open, target, &command.resume, limits)
 }
 
 /// What became of a question, in a sentence.

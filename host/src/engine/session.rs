@@ -307,15 +307,13 @@ impl Run {
                 writes.push(Write::Answer { interrupt: row.interrupt, answer });
             }
             if let Some((interrupt, order)) = unanswered {
-                for row in slot.interrupts.iter_mut().filter(|row| row.state == InterruptState::Pending) {
+                writes.extend(slot.withdraw(|row| {
                     let reason = match row.is_due(now) {
                         true => "it expired".to_owned(),
                         false => format!("its task failed when interrupt {interrupt} expired"),
                     };
-                    let withdrawal = Withdrawal { at: now, by: None, reason };
-                    row.state = InterruptState::Withdrawn(withdrawal.clone());
-                    writes.push(Write::Withdraw { interrupt: row.interrupt, withdrawal });
-                }
+                    Some(Withdrawal::new(now, None, reason))
+                }));
                 let node = &slot.row.node;
                 let what = format!("node {node}: interrupt {interrupt} (order {order}) expired unanswered");
                 self.task_failed(i, ErrorRecord::new(Kind::Expired, what));

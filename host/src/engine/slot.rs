@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::host::locked;
 use super::run::Run;
 use super::task::{host_question, take_journal};
-use crate::model::checkpoint::{InterruptRow, InterruptState, TaskRow, TaskState};
+use crate::model::checkpoint::{InterruptRow, InterruptState, TaskRow, TaskState, Withdrawal};
 use crate::model::ids::{CheckpointId, InterruptId, NodeId, Timestamp};
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{EffectReply, Journal, Reply};
@@ -104,6 +104,17 @@ impl Slot {
         let mut writes = vec![Write::Cut { task: self.row.task, kept }, Write::Task(self.row.clone())];
         writes.extend(take_journal(&self.row, &mut journal));
         writes
+    }
+
+    /// Withdraws what is pending of what it asks, where `why` says so.
+    pub fn withdraw(&mut self, why: impl Fn(&InterruptRow) -> Option<Withdrawal>) -> Vec<Write> {
+        let pending = self.interrupts.iter_mut().filter(|row| row.state == InterruptState::Pending);
+        let withdrawn = pending.filter_map(|row| {
+            let withdrawal = why(row)?;
+            row.state = InterruptState::Withdrawn(withdrawal.clone());
+            Some(Write::Withdraw { interrupt: row.interrupt, withdrawal })
+        });
+        withdrawn.collect()
     }
 
     /// What a person sees at a gate: what the task was sent, or the update that is held back.

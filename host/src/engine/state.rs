@@ -1,12 +1,13 @@
 //! What a person writes into a thread's state, as if a node had.
 
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::error::EngineError;
-use super::graph::busy;
 use super::host::Host;
+use super::idle::{Applied, OnIdle};
 use super::plan;
-use super::resume::{RACES_MAX, name_of, refused, too_many_races};
+use super::resume::name_of;
 use super::run::Run;
 use super::session::{Ended, Session};
 use crate::model::checkpoint::{Finish, Plan, PlannedTask, TaskState};
@@ -32,7 +33,6 @@ impl Host {
     /// folded first, and they do not run again; what was not done runs from the new state, and asks again
     /// under new ids. Effects that were done are not done again.
     pub async fn set_state(&self, config: RunConfig, update: StateUpdate) -> Result<Execution, EngineError> {
-        let (store, thread) = self.durable(&config)?;
         if let Some(actor) = &update.actor {
             name_of("who sets the state", actor)?;
         }
@@ -40,56 +40,24 @@ impl Host {
         let bound = ("state_bytes", limits.state_bytes);
         let values =
             limits.take_json(&update.values.to_string(), "the update", bound).map_err(Refused::of)?;
-        let lock = self.shared.thread_lock(&self.tenant, &thread);
-        let Ok(_only) = lock.try_lock() else {
-            return Err(busy(&thread, None).into());
-        };
-        for _ in 0..RACES_MAX {
-            let snapshot = self.load(&store, &thread).await?;
-            match snapshot.status {
-                RunStatus::Running => return Err(busy(&thread, Some(&snapshot)).into()),
-                RunStatus::Cancelled => {
-                    let what = format!(
-                        "run {} on thread {thread} was called off; start another, or fork from before",
-                        snapshot.root.run.run
-                    );
-                    return Err(refused(&snapshot, Kind::NotPending, what).into());
-                }
-                _ => {}
-            }
-            let before = snapshot.clone();
-            let (invocation, mut session) = self.reopen(&store, &thread, snapshot).await?;
-            let by = update.actor.as_deref();
-            match session.set_state(&values, update.as_node.as_deref(), by).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    let mut refusal = refused(&before, error.kind, error.message);
-                    refusal.error.more = error.more;
-                    return Err(refusal.into());
-                }
-                Err(ended) => {
-                    if let Some(execution) = self.drive(&invocation, Err(ended)).await? {
-                        return Ok(execution);
-                    }
-                    continue;
-                }
-            }
-            if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
-                return Ok(execution);
-            }
-        }
-        Err(too_many_races())
+        self.change(&config, &mut Set { values, as_node: update.as_node, by: update.actor }).await
     }
 }
 
-impl Session {
-    async fn set_state(
-        &mut self,
-        values: &Json,
-        as_node: Option<&str>,
-        by: Option<&str>,
-    ) -> Result<Result<(), ErrorRecord>, Ended> {
-        self.root.set_state(values, as_node, by).await
+/// An update that was taken.
+struct Set {
+    values: Json,
+    as_node: Option<String>,
+    by: Option<String>,
+}
+
+impl OnIdle for Set {
+    fn refuses(&self, status: RunStatus) -> Option<&'static str> {
+        (status == RunStatus::Cancelled).then_some("start another, or fork from before")
+    }
+
+    fn apply<'a>(&'a mut self, session: &'a mut Session) -> BoxFuture<'a, Result<Applied, Ended>> {
+        Box::pin(session.root.set_state(&self.values, self.as_node.as_deref(), self.by.as_deref()))
     }
 }
 
@@ -101,7 +69,7 @@ impl Run {
         values: &Json,
         as_node: Option<&str>,
         by: Option<&str>,
-    ) -> Result<Result<(), ErrorRecord>, Ended> {
+    ) -> Result<Applied, Ended> {
         let graph = self.graph.clone();
         let as_node = match as_node.map(|name| named(&graph.nodes, name)).transpose() {
             Ok(as_node) => as_node,

@@ -10,7 +10,7 @@ use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{InstructionId, ThreadId};
 use crate::model::limits::Limits;
-use crate::store::{Batch, CommitError, Expect, LeaseChange, Store, Write};
+use crate::store::{LeaseChange, Store, Write};
 
 impl Host {
     /// Tells a paused or running run something, for all of its tasks and those below it; they see it when
@@ -82,19 +82,10 @@ impl Host {
                 delivered_at: None,
             };
             // Head, epoch and lease stay: whoever runs the thread goes on undisturbed.
-            let batch = Batch {
-                tenant: self.tenant.clone(),
-                thread: thread.clone(),
-                expect: Expect::At { head: snapshot.head, epoch: snapshot.epoch },
-                head: snapshot.head,
-                status: snapshot.status,
-                lease: LeaseChange::Keep,
-                writes: vec![Write::Steer(row)],
-            };
-            match store.commit(batch).await {
-                Ok(_) => return Ok(shown(thread, &snapshot)),
-                Err(CommitError::Conflict) => {}
-                Err(CommitError::Store(error)) => return Err(error.into()),
+            let stays = (snapshot.head, snapshot.status, LeaseChange::Keep);
+            let committed = self.commit_at(store, (thread, &snapshot), stays, vec![Write::Steer(row)]);
+            if committed.await?.is_some() {
+                return Ok(shown(thread, &snapshot));
             }
         }
         Err(too_many_races())

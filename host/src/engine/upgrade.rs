@@ -7,13 +7,13 @@ use futures::future::BoxFuture;
 use serde_json::json;
 
 use super::error::EngineError;
-use super::graph::{Graph, busy};
+use super::graph::Graph;
 use super::host::{Host, locked};
-use super::resume::{RACES_MAX, refused, too_many_races};
+use super::idle::{Applied, OnIdle};
 use super::run::Run;
-use super::session::{Brought, Ended};
+use super::session::{Ended, Session};
 use super::slot::Slot;
-use crate::model::checkpoint::{InterruptRow, InterruptState, Routed, TaskState, Withdrawal};
+use crate::model::checkpoint::{Routed, TaskState, Withdrawal};
 use crate::model::command::RunConfig;
 use crate::model::compile::{CompiledGraph, CompiledNode, Work};
 use crate::model::error::{ErrorRecord, Kind};
@@ -57,53 +57,42 @@ impl Host {
         graph: &Graph,
         upgrade: Upgrade,
     ) -> Result<Execution, EngineError> {
-        let (store, thread) = self.durable(&config)?;
-        let lock = self.shared.thread_lock(&self.tenant, &thread);
-        let Ok(_only) = lock.try_lock() else {
-            return Err(busy(&thread, None).into());
-        };
-        for _ in 0..RACES_MAX {
-            let snapshot = self.load(&store, &thread).await?;
-            match snapshot.status {
-                RunStatus::Running => return Err(busy(&thread, Some(&snapshot)).into()),
-                RunStatus::Completed | RunStatus::Cancelled => {
-                    let (run, status) = (snapshot.root.run.run, snapshot.status.as_str());
-                    let what =
-                        format!("run {run} on thread {thread} is {status}; a new run takes the new graph");
-                    return Err(refused(&snapshot, Kind::NotPending, what).into());
-                }
-                _ => {}
-            }
-            let before = snapshot.clone();
-            let (invocation, mut session) = self.reopen(&store, &thread, snapshot).await?;
-            let mut change =
-                Change { upgrade: &upgrade, misfits: Vec::new(), writes: Vec::new(), used: Vec::new() };
-            if let Err(ended) = session.root.change(graph.compiled.clone(), &mut change).await {
-                match self.drive(&invocation, Err(ended)).await? {
-                    Some(execution) => return Ok(execution),
-                    None => continue,
-                }
-            }
-            if let Some(cut) = upgrade.cuts.iter().find(|cut| !change.used.contains(&cut.task)) {
+        self.change(&config, &mut Change { graph: graph.compiled.clone(), upgrade }).await
+    }
+}
+
+/// A change of graphs.
+struct Change {
+    graph: Arc<CompiledGraph>,
+    upgrade: Upgrade,
+}
+
+impl OnIdle for Change {
+    fn refuses(&self, status: RunStatus) -> Option<&'static str> {
+        matches!(status, RunStatus::Completed | RunStatus::Cancelled)
+            .then_some("a new run takes the new graph")
+    }
+
+    fn apply<'a>(&'a mut self, session: &'a mut Session) -> BoxFuture<'a, Result<Applied, Ended>> {
+        Box::pin(async move {
+            let mut tried =
+                Tried { upgrade: &self.upgrade, misfits: Vec::new(), writes: Vec::new(), used: Vec::new() };
+            session.root.change(self.graph.clone(), &mut tried).await?;
+            if let Some(cut) = self.upgrade.cuts.iter().find(|cut| !tried.used.contains(&cut.task)) {
                 let what =
                     format!("task {} is no unfinished task of the run; nothing of it can be cut", cut.task);
-                return Err(refused(&before, Kind::NotFound, what).into());
+                return Ok(Err(ErrorRecord::new(Kind::NotFound, what)));
             }
-            if !change.misfits.is_empty() {
-                let mut refusal = refused(&before, Kind::Diverged, told(&change.misfits));
-                let tasks = change.misfits.iter().map(
+            if !tried.misfits.is_empty() {
+                let error = ErrorRecord::new(Kind::Diverged, told(&tried.misfits));
+                let tasks = tried.misfits.iter().map(
                     |misfit| json!({ "node": misfit.node, "task_id": misfit.task, "error": misfit.error }),
                 );
-                refusal.error.more.insert("tasks".into(), tasks.collect());
-                return Err(refusal.into());
+                return Ok(Err(error.with("tasks", tasks.collect::<Vec<_>>())));
             }
-            invocation.push(change.writes).await;
-            session.accept(Brought::default()).await;
-            if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
-                return Ok(execution);
-            }
-        }
-        Err(too_many_races())
+            session.root.invocation().push(tried.writes).await;
+            Ok(Ok(()))
+        })
     }
 }
 
@@ -119,8 +108,8 @@ fn told(misfits: &[Misfit]) -> String {
     )
 }
 
-/// A change of graphs while it is tried.
-struct Change<'a> {
+/// How far the change fits.
+struct Tried<'a> {
     upgrade: &'a Upgrade,
     misfits: Vec<Misfit>,
     writes: Vec<Write>,
@@ -132,14 +121,14 @@ impl Run {
     fn change<'a>(
         &'a mut self,
         graph: Arc<CompiledGraph>,
-        change: &'a mut Change<'_>,
+        tried: &'a mut Tried<'_>,
     ) -> BoxFuture<'a, Result<(), Ended>> {
         Box::pin(async move {
             for &edge in self.plan().arrived.keys() {
                 if self.graph.edges.get(edge) != graph.edges.get(edge) {
                     let what = format!("edge {edge} waits for more, and is another one in the new graph");
                     let task = self.slots.first().map(|slot| slot.row.task);
-                    change.misfits.extend(task.map(|task| Misfit {
+                    tried.misfits.extend(task.map(|task| Misfit {
                         node: self.row.namespace.join("/"),
                         task,
                         error: ErrorRecord::new(Kind::Invalid, what),
@@ -147,10 +136,10 @@ impl Run {
                 }
             }
             for i in 0..self.slots.len() {
-                self.change_task(i, &graph, change).await?;
+                self.change_task(i, &graph, tried).await?;
             }
             self.row.graph = graph.digest();
-            change.writes.push(Write::RunGraph { run: self.row.run, graph: self.row.graph });
+            tried.writes.push(Write::RunGraph { run: self.row.run, graph: self.row.graph });
             self.take_graph(graph);
             Ok(())
         })
@@ -160,7 +149,7 @@ impl Run {
         &mut self,
         i: usize,
         graph: &Arc<CompiledGraph>,
-        change: &mut Change<'_>,
+        tried: &mut Tried<'_>,
     ) -> Result<(), Ended> {
         let now = self.invocation().shared.clock.now();
         let (task, node_id) = (self.slots[i].row.task, self.slots[i].row.node.clone());
@@ -168,7 +157,7 @@ impl Run {
         let misfit =
             |kind, what: String| Misfit { node: path.clone(), task, error: ErrorRecord::new(kind, what) };
         let Some(node) = graph.nodes.get(&node_id) else {
-            change.misfits.push(misfit(Kind::NotFound, format!("the new graph has no node {node_id}")));
+            tried.misfits.push(misfit(Kind::NotFound, format!("the new graph has no node {node_id}")));
             return Ok(());
         };
         let old = &granted.nodes[&node_id];
@@ -179,13 +168,13 @@ impl Run {
                     let invocation = self.invocation().clone();
                     let below =
                         invocation.shared.graph(&invocation.tenant, *below).await.map_err(Ended::Engine)?;
-                    child.change(below, change).await?;
+                    child.change(below, tried).await?;
                     self.slots[i].child = Some(child);
                 }
             }
             _ => {
                 let what = format!("node {node_id} is a component in one graph and a subgraph in the other");
-                change.misfits.push(misfit(Kind::Invalid, what));
+                tried.misfits.push(misfit(Kind::Invalid, what));
                 return Ok(());
             }
         }
@@ -201,35 +190,35 @@ impl Run {
             if let Some(channel) = lost.next() {
                 let what =
                     format!("it has written the channel {channel}, which is not in the new graph as it was");
-                change.misfits.push(misfit(Kind::Invalid, what));
+                tried.misfits.push(misfit(Kind::Invalid, what));
             } else if let Some(gone) = targets.find(|target| !graph.nodes.contains_key(*target)) {
                 let what = format!("it goes on to the node {gone}, which the new graph has not");
-                change.misfits.push(misfit(Kind::NotFound, what));
+                tried.misfits.push(misfit(Kind::NotFound, what));
             }
             // Seen again, where the new graph has a gate behind it; one that it has not is gone.
             let slot = &mut self.slots[i];
             slot.changed = true;
             if !node.interrupt_after && !self.row.gates.after.contains(&node_id) {
-                let by = change.upgrade.actor.clone();
-                change.writes.extend(no_gate(slot, InterruptKind::After, (now, by)));
+                let by = tried.upgrade.actor.as_deref();
+                tried.writes.extend(no_gate(slot, InterruptKind::After, (now, by)));
             }
             return Ok(());
         }
-        if let Some(cut) = change.upgrade.cuts.iter().find(|cut| cut.task == task) {
-            change.used.push(task);
-            let (writes, has) = self.cut(i, cut.entry, change.upgrade.actor.as_deref());
+        if let Some(cut) = tried.upgrade.cuts.iter().find(|cut| cut.task == task) {
+            tried.used.push(task);
+            let (writes, has) = self.cut(i, cut.entry, tried.upgrade.actor.as_deref());
             if !has {
                 let what = format!("its journal has no entry {}", cut.entry);
-                change.misfits.push(misfit(Kind::NotFound, what));
+                tried.misfits.push(misfit(Kind::NotFound, what));
                 return Ok(());
             }
-            change.writes.extend(writes);
+            tried.writes.extend(writes);
         }
         if matches!(node.work, Work::Component(_))
-            && (old != node || change.used.contains(&task))
+            && (old != node || tried.used.contains(&task))
             && let Some(error) = self.replays(i, node).await?
         {
-            change.misfits.push(Misfit { node: self.path_of(i), task, error });
+            tried.misfits.push(Misfit { node: self.path_of(i), task, error });
         }
         let slot = &mut self.slots[i];
         slot.row.component = node.work.digest();
@@ -238,8 +227,8 @@ impl Run {
         if slot.row.attempts == 0 && !node.interrupt_before && !self.row.gates.before.contains(&node_id) {
             slot.row.state = TaskState::Started;
             slot.ready = true;
-            let by = change.upgrade.actor.clone();
-            change.writes.extend(no_gate(slot, InterruptKind::Before, (now, by)));
+            let by = tried.upgrade.actor.as_deref();
+            tried.writes.extend(no_gate(slot, InterruptKind::Before, (now, by)));
         }
         Ok(())
     }
@@ -258,12 +247,8 @@ impl Run {
         slot.row.state = TaskState::Started;
         slot.ready = true;
         let mut writes = vec![Write::Cut { task: slot.row.task, kept: entry }, Write::Task(slot.row.clone())];
-        for row in slot.interrupts.iter_mut().filter(|row| row.state == InterruptState::Pending) {
-            let reason = format!("its task's journal was cut at entry {entry}");
-            let withdrawal = Withdrawal { at: now, by: by.map(str::to_owned), reason };
-            row.state = InterruptState::Withdrawn(withdrawal.clone());
-            writes.push(Write::Withdraw { interrupt: row.interrupt, withdrawal });
-        }
+        let reason = format!("its task's journal was cut at entry {entry}");
+        writes.extend(slot.withdraw(|_| Some(Withdrawal::new(now, by, &reason))));
         (writes, true)
     }
 
@@ -304,15 +289,10 @@ impl Run {
 }
 
 /// Withdraws a gate that a task stands at, and that the new graph has not.
-fn no_gate(slot: &mut Slot, kind: InterruptKind, (at, by): (Timestamp, Option<String>)) -> Vec<Write> {
-    let stands = |row: &&mut InterruptRow| row.kind == kind && row.state == InterruptState::Pending;
-    let withdrawn = slot.interrupts.iter_mut().filter(stands).map(|row| {
-        let reason = "the run's new graph has no gate here".to_owned();
-        let withdrawal = Withdrawal { at, by: by.clone(), reason };
-        row.state = InterruptState::Withdrawn(withdrawal.clone());
-        Write::Withdraw { interrupt: row.interrupt, withdrawal }
-    });
-    withdrawn.collect()
+fn no_gate(slot: &mut Slot, kind: InterruptKind, (at, by): (Timestamp, Option<&str>)) -> Vec<Write> {
+    slot.withdraw(|row| {
+        (row.kind == kind).then(|| Withdrawal::new(at, by, "the run's new graph has no gate here"))
+    })
 }
 
 fn is_short(journal: &Journal, recorded: usize) -> bool {

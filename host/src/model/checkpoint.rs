@@ -231,6 +231,12 @@ pub struct Withdrawal {
     pub reason: String,
 }
 
+impl Withdrawal {
+    pub fn new(at: Timestamp, by: Option<&str>, reason: impl Into<String>) -> Self {
+        Self { at, by: by.map(str::to_owned), reason: reason.into() }
+    }
+}
+
 /// What a person added beside an answer, or to a live run; never an answer itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SteeringRow {

@@ -12,13 +12,14 @@ use crate::model::ids::{CheckpointId, RunId, TenantId, ThreadId};
 // boundary is itself.
 macro_rules! select {
     () => {
-        "SELECT c.checkpoint, c.parent, c.run, c.boundary, c.step, c.version, c.status, c.created_at, \
+        "SELECT c.checkpoint, c.seq, c.parent, c.run, c.boundary, c.step, c.version, c.status, c.created_at, \
              b.plan, b.channels, b.created_at AS boundary_created_at \
          FROM checkpoints c LEFT JOIN checkpoints b \
              ON b.thread = c.thread AND b.checkpoint = coalesce(c.boundary, c.checkpoint) \
          WHERE c.thread = "
     };
 }
+pub(super) use select;
 
 pub(super) const BY_ID: &str = concat!(select!(), thread!(), " AND c.checkpoint = ?3");
 pub(super) const BY_NUMBER: &str = concat!(select!(), "?1 AND c.checkpoint = ?2");

@@ -17,6 +17,7 @@ macro_rules! columns {
          i.settled_by, i.answer, i.reason"
     };
 }
+pub(super) use columns;
 
 pub(super) const BY_ID: &str = concat!(
     "SELECT ",

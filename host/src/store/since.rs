@@ -1,21 +1,14 @@
 //! What became of a thread since a mark, in order; and what is asked at one boundary, or by one tenant.
 
+use super::checkpoints::select;
 use super::codec::{BlobId, Columns};
 use super::error::StoreError;
+use super::interrupts::columns;
 use super::reader::{tenant, thread};
 use super::{PAGE_ROWS_MAX, Store, checkpoints, interrupts, sql};
 use crate::model::checkpoint::{CheckpointRow, InterruptRow};
 use crate::model::ids::{CheckpointId, TenantId, ThreadId, Timestamp};
 
-macro_rules! select {
-    () => {
-        "SELECT c.checkpoint, c.seq, c.parent, c.run, c.boundary, c.step, c.version, c.status, c.created_at, \
-             b.plan, b.channels, b.created_at AS boundary_created_at \
-         FROM checkpoints c LEFT JOIN checkpoints b \
-             ON b.thread = c.thread AND b.checkpoint = coalesce(c.boundary, c.checkpoint) \
-         WHERE c.thread = "
-    };
-}
 const SINCE: &str = concat!(select!(), thread!(), " AND c.seq > ?3 AND c.seq <= ?4 ORDER BY c.seq LIMIT ?5");
 const ROOTS: &str = concat!(
     select!(),
@@ -25,19 +18,17 @@ const ROOTS: &str = concat!(
           9223372036854775807) ORDER BY c.seq DESC LIMIT ?3"
 );
 const ASKED: &str = concat!(
-    "SELECT i.interrupt, i.run, i.task, i.node, i.boundary, i.checkpoint, i.kind, i.asked_order, i.entry, i.place, \
-        i.payload, i.answer_schema, i.asked_at, i.expires_at, i.default_answer, i.state, i.settled_at, \
-        i.settled_by, i.answer, i.reason \
-     FROM tasks t JOIN interrupts i ON i.tenant = t.tenant AND i.task = t.task \
+    "SELECT ",
+    columns!(),
+    " FROM tasks t JOIN interrupts i ON i.tenant = t.tenant AND i.task = t.task \
      WHERE t.thread = ",
     thread!(),
     " AND t.boundary = ?3 ORDER BY t.place, i.entry, i.place, i.seq"
 );
 const WAITING_AT: &str = concat!(
-    "SELECT i.interrupt, i.run, i.task, i.node, i.boundary, i.checkpoint, i.kind, i.asked_order, i.entry, i.place, \
-        i.payload, i.answer_schema, i.asked_at, i.expires_at, i.default_answer, i.state, i.settled_at, \
-        i.settled_by, i.answer, i.reason \
-     FROM tasks t JOIN interrupts i ON i.tenant = t.tenant AND i.task = t.task \
+    "SELECT ",
+    columns!(),
+    " FROM tasks t JOIN interrupts i ON i.tenant = t.tenant AND i.task = t.task \
      WHERE t.thread = ",
     thread!(),
     " AND i.asked_at <= ?3 AND (i.state = 'pending' OR i.settled_at > ?3) ORDER BY i.seq"
