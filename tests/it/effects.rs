@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use holdpoint::engine::Watched;
+use holdpoint::model::Kind;
 use holdpoint::{Command, EffectFailure};
 use serde_json::{Value, json};
 
@@ -93,6 +94,31 @@ async fn i79_two_tasks_that_use_one_key_at_once_get_one_outcome() {
     completed(graph.invoke(on("t"), script(json!({ "p": [send, send] }))).await.unwrap());
     assert_eq!(graph.state(on("t")).await.unwrap()["a"], json!([{ "ok": "done" }, { "ok": "done" }]));
     assert_eq!(sent_once_each(&world), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_that_another_task_was_given_is_not_asked_for_any_more() {
+    let denied = json!({ "err": { "kind": "denied", "message": "not approved" } });
+    for (approved, outcome) in [(true, json!({ "ok": { "sent": 1 } })), (false, denied)] {
+        let world = World::new();
+        let fan = script_node().routes(&[("x", "x")]);
+        let mut spec = scripted(&["p"]).node("p", fan).node("x", script_node());
+        spec.effects.get_mut("e").unwrap().approve = true;
+        let graph = world.graph(&spec).await;
+        let ops = json!([effect("k", json!(7)), { "put_results": "a" }]);
+        let send = json!({ "send": { "label": "x", "arg": { "script": ops } } });
+        let asked = paused(graph.invoke(on("t"), script(json!({ "p": [send, send] }))).await.unwrap());
+        assert_eq!(asked.len(), 2);
+        let [first, second] = [asked[0].interrupt.id, asked[1].interrupt.id];
+        let answer = Command::answers([(second, json!({ "approved": approved }))]);
+        completed(graph.resume(on("t"), answer).await.unwrap());
+        assert_eq!(world.sent(), usize::from(approved));
+        assert_eq!(graph.state(on("t")).await.unwrap()["a"], json!([outcome, outcome]));
+        let late = Command::answers([(first, json!({ "approved": !approved }))]);
+        let late = refused(graph.resume(on("t"), late).await);
+        assert_eq!(late.error.kind, Kind::Stale);
+        assert!(late.error.message.contains("settled by another task"), "{}", late.error.message);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::host::locked;
 use super::http::{Egress, HttpSender, Unsendable};
 use super::secrets::Secrets;
-use crate::model::checkpoint::{EffectRow, EffectScope};
+use crate::model::checkpoint::{EffectRow, EffectScope, EffectState};
 use crate::model::compile::CompiledEffect;
 use crate::model::graph::HttpSpec;
 use crate::model::ids::{Digest, TenantId};
@@ -148,5 +148,12 @@ impl EffectDesk {
     pub fn scope(&self, scope: &EffectScope) -> Arc<tokio::sync::Mutex<Option<EffectRow>>> {
         let mut scopes = locked(&self.scopes);
         scopes.entry(scope.clone()).or_default().clone()
+    }
+
+    /// Whether its outcome has become known while this invocation was at it.
+    pub fn is_known(&self, scope: &EffectScope) -> bool {
+        let place = locked(&self.scopes).get(scope).cloned();
+        let known = |row: &EffectRow| matches!(row.state, EffectState::Known(_));
+        place.is_some_and(|place| place.try_lock().is_ok_and(|row| row.as_ref().is_some_and(known)))
     }
 }

@@ -17,15 +17,15 @@ use super::task::{Fault, Invocation, TaskOutside, path_of, take_journal};
 use super::watch::Watched;
 use crate::model::channel::Change;
 use crate::model::checkpoint::{
-    CheckpointKind, CheckpointRow, Finish, InterruptRow, Plan, PlannedTask, Routed, RunRow, TaskRow,
-    TaskState, Version,
+    CheckpointKind, CheckpointRow, EffectScope, Finish, InterruptRow, Plan, PlannedTask, Routed, RunRow,
+    TaskRow, TaskState, Version, Withdrawal,
 };
 use crate::model::compile::{CompiledGraph, CompiledNode, Work};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::RunStatus;
 use crate::model::ids::{ChannelName, CheckpointId, NodeId, RunId, TaskId, Timestamp};
 use crate::model::interrupt::InterruptKind;
-use crate::model::journal::Journal;
+use crate::model::journal::{Call, EffectReply, Journal, Reply};
 use crate::model::json::Json;
 use crate::sandbox::{Attempt, Component, Context, End, Outside, Ran};
 use crate::store::{RunSnapshot, Write};
@@ -208,6 +208,9 @@ impl Run {
                 return Ok(self.end(RunStatus::Completed, None).await);
             }
             self.run_ready().await?;
+            while self.settled_by_others().await {
+                self.run_ready().await?;
+            }
             let finished: Option<Vec<&Finish>> = self
                 .slots
                 .iter()
@@ -348,6 +351,35 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// Questions about an effect that another task has settled meanwhile, under the same key, are not asked
+    /// any more: an answer could change nothing. Their tasks go on with that outcome. Crash before the commit:
+    /// the outcome is not recorded either, and both are asked.
+    async fn settled_by_others(&mut self) -> bool {
+        let (now, mut any, mut writes) = (self.invocation.shared.clock.now(), false, Vec::new());
+        for slot in &mut self.slots {
+            let mut journal = locked(&slot.journal);
+            let (TaskState::Paused, Some((index, entry))) = (&slot.row.state, journal.waiting()) else {
+                continue;
+            };
+            let Call::Effect { name, key, .. } = &entry.call else { continue };
+            let granted = &self.graph.nodes[&slot.row.node].effects;
+            let Some(effect) = granted.get(name).filter(|_| !entry.is_answered()) else { continue };
+            let node = path_of(&self.row.namespace, &slot.row.node);
+            let scope = EffectScope { node, effect: effect.clone(), key: key.clone() };
+            if !self.invocation.desk.is_known(&scope) {
+                continue;
+            }
+            journal.settle(index, Reply::Effect(EffectReply::Begun), now);
+            drop(journal);
+            let reason = format!("effect {effect} was settled by another task under the same key");
+            let of_effect = |row: &InterruptRow| !row.kind.is_gate() && row.entry == index;
+            writes.extend(slot.withdraw(|row| of_effect(row).then(|| Withdrawal::new(now, None, &reason))));
+            (slot.ready, any) = (true, true);
+        }
+        self.invocation.push(writes).await;
+        any
     }
 
     async fn go(
