@@ -195,17 +195,8 @@ async fn s25_a_run_that_is_called_off_while_it_runs_writes_nothing_more() {
     let world = World::new();
     // An effect that is on its way when the run is called off, by this process or by another.
     for other_process in [false, true] {
-        let (reached, go_on) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
-        let (r, g) = (reached.clone(), go_on.clone());
-        let builder = world.builder().effect("f", move |_| {
-            let (reached, go_on) = (r.clone(), g.clone());
-            async move {
-                reached.notify_one();
-                go_on.notified().await;
-                Ok(json!("done"))
-            }
-        });
-        let host = builder.database(world.db()).open().await.unwrap();
+        let held = Held::default();
+        let host = held.effect(world.builder()).database(world.db()).open().await.unwrap();
         let graph = host.compile(&scripted(&["n"])).await.unwrap();
         let thread = format!("t{other_process}");
         let running = {
@@ -214,11 +205,11 @@ async fn s25_a_run_that_is_called_off_while_it_runs_writes_nothing_more() {
                 graph.invoke(on(&thread), script(json!([effect("f"), { "ask": 1 }]))).await
             })
         };
-        reached.notified().await;
+        held.reached().await;
         let canceller = if other_process { world.host().await } else { host.clone() };
         let execution = canceller.cancel(on(&thread), Some("maria"), None).await.unwrap();
         assert_eq!(execution.status, RunStatus::Cancelled);
-        go_on.notify_one();
+        held.go_on();
         let ended = tokio::time::timeout(Duration::from_secs(20), running).await.unwrap().unwrap().unwrap();
         assert_eq!((ended.status, ended.interrupts.len()), (RunStatus::Cancelled, 0));
         assert_eq!(canceller.execution(on(&thread)).await.unwrap().status, RunStatus::Cancelled);

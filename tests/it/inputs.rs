@@ -1,12 +1,10 @@
 //! New input on a thread that is not free.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use holdpoint::model::{IfBusy, Kind};
 use holdpoint::{Command, RunStatus};
 use serde_json::{Value, json};
-use tokio::sync::Notify;
 
 use crate::world::*;
 
@@ -66,17 +64,8 @@ async fn i53_input_that_waits_is_started_when_the_thread_is_free() {
 async fn i53_input_on_a_running_thread_takes_its_place_or_waits() {
     for policy in [IfBusy::Supersede, IfBusy::Enqueue] {
         let world = World::new();
-        let (reached, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (r, g) = (reached.clone(), go_on.clone());
-        let builder = world.builder().effect("f", move |_| {
-            let (reached, go_on) = (r.clone(), g.clone());
-            async move {
-                reached.notify_one();
-                go_on.notified().await;
-                Ok(json!("done"))
-            }
-        });
-        let host = builder.database(world.db()).open().await.unwrap();
+        let held = Held::default();
+        let host = held.effect(world.builder()).database(world.db()).open().await.unwrap();
         let graph = host.compile(&scripted(&["n"])).await.unwrap();
         let slow = script(
             json!([{ "effect": { "name": "f", "key": "k", "input": 1 } }, { "put": { "a": ["slow"] } }]),
@@ -85,11 +74,11 @@ async fn i53_input_on_a_running_thread_takes_its_place_or_waits() {
             let graph = graph.clone();
             tokio::spawn(async move { graph.invoke(on("t"), slow).await })
         };
-        reached.notified().await;
+        held.reached().await;
         assert_eq!(refused(graph.invoke(on("t"), script(json!([]))).await).error.kind, Kind::Busy);
         let next = script(json!([{ "put": { "a": ["next"] } }]));
         let new = graph.invoke(on("t").if_busy(policy), next).await.unwrap();
-        go_on.notify_one();
+        held.go_on();
         let old = tokio::time::timeout(Duration::from_secs(20), running).await.unwrap().unwrap().unwrap();
         host.close().await;
         let state = world.host().await.state(on("t")).await.unwrap();

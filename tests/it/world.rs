@@ -11,6 +11,7 @@ use holdpoint::{
     Reducer, Refused, RunConfig,
 };
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 /// A folder with a database, and what happened outside.
 pub struct World {
@@ -77,6 +78,33 @@ impl World {
 
     pub fn sent(&self) -> usize {
         self.sent.lock().unwrap().len()
+    }
+}
+
+/// An effect that is on its way for as long as the test wants.
+#[derive(Clone, Default)]
+pub struct Held(Arc<(Notify, Notify)>);
+
+impl Held {
+    /// As the effect `f`.
+    pub fn effect(&self, builder: HostBuilder) -> HostBuilder {
+        let held = self.0.clone();
+        builder.effect("f", move |_| {
+            let held = held.clone();
+            async move {
+                held.0.notify_one();
+                held.1.notified().await;
+                Ok(json!("done"))
+            }
+        })
+    }
+
+    pub async fn reached(&self) {
+        self.0.0.notified().await;
+    }
+
+    pub fn go_on(&self) {
+        self.0.1.notify_one();
     }
 }
 
