@@ -19,6 +19,7 @@ help:
 	@echo "make lint     formatting and lints"
 	@echo "make deny     licences, sources and advisories of all that is built in"
 	@echo "make soak     random graphs, crashes and kills, until stopped or until one ends otherwise than it must"
+	@echo "make fuzz     whatever a node or a client can hand in, each entry for 30 seconds (FUZZ_SECONDS=300 FUZZ=answers)"
 	@echo "make bench    what a pause and a resume cost, beside what they must cost"
 	@echo "make host     the program: $(HOLDPOINT)"
 	@echo "make guests   the example nodes: target/components"
@@ -53,6 +54,11 @@ lint:
 .PHONY: deny
 deny:
 	.ci/deny
+
+.PHONY: fuzz
+fuzz: guests
+	$(HOLDPOINT) build $(TEST_NODES)
+	tests/fuzz/run $(or $(FUZZ_SECONDS),30) $(FUZZ)
 
 .PHONY: bench
 bench: guests
