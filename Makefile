@@ -17,8 +17,9 @@ help:
 	@echo "make demo-mixed   the same, with nodes in three languages"
 	@echo "make test     all tests"
 	@echo "make lint     formatting and lints"
-	@echo "make deny     licences, sources and advisories of all that is built in; needs cargo-deny"
+	@echo "make deny     licences, sources and advisories of all that is built in"
 	@echo "make soak     random graphs, crashes and kills, until stopped or until one ends otherwise than it must"
+	@echo "make fuzz     whatever a node or a client can hand in, each entry for 30 seconds (FUZZ_SECONDS=300 FUZZ=answers)"
 	@echo "make bench    what a pause and a resume cost, beside what they must cost"
 	@echo "make host     the program: $(HOLDPOINT)"
 	@echo "make guests   the example nodes: target/components"
@@ -50,12 +51,14 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --all-targets -- --deny warnings
 
-# The advisories are fetched, unless ADVISORIES=--disable-fetch says that they are there already.
 .PHONY: deny
 deny:
-	@cargo deny --version || { echo "make deny needs cargo-deny: cargo install --locked cargo-deny"; exit 1; }
-	cargo deny --offline check bans licenses sources
-	cargo deny check $(ADVISORIES) advisories
+	.ci/deny
+
+.PHONY: fuzz
+fuzz: guests
+	$(HOLDPOINT) build $(TEST_NODES)
+	tests/fuzz/run $(or $(FUZZ_SECONDS),30) $(FUZZ)
 
 .PHONY: bench
 bench: guests

@@ -10,7 +10,6 @@ use holdpoint::model::grants::Grants;
 use holdpoint::model::graph::{Names, NodeSpec};
 use holdpoint::model::ids::{CheckpointId, InterruptId};
 use holdpoint::model::journal::{Journal, Next};
-use holdpoint::model::schema::AnswerSchema;
 use holdpoint::model::{
     CompiledGraph, Digest, Json, JsonBounds, Kind, Limits, NodeInfo, PendingChildren, RunId, RunStatus,
     TaskId, TenantId,
@@ -22,8 +21,34 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, SqliteConnection};
 use tokio::runtime::Runtime;
 
+mod outcome;
+mod request;
+mod schema;
+
+pub type Entry = fn(&[u8]) -> bool;
+
+/// By the name of its corpus.
+const ALL: [(&str, Entry); 8] = [
+    ("answers", answers),
+    ("component", component),
+    ("graph_file", graph_file),
+    ("journal_rows", journal_rows),
+    ("json_guard", json_guard),
+    ("outcome", outcome::outcome),
+    ("request", request::request),
+    ("schema", schema::schema),
+];
+
+pub fn named(name: &str) -> Option<Entry> {
+    ALL.iter().find(|(of, _)| *of == name).map(|(_, entry)| *entry)
+}
+
+pub fn names() -> Vec<&'static str> {
+    ALL.iter().map(|(name, _)| *name).collect()
+}
+
 /// A graph file, with components that declare all that it grants.
-pub fn graph_file(data: &[u8]) -> bool {
+fn graph_file(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let Ok(spec) = GraphSpec::from_toml(text) else { return false };
     let again = GraphSpec::from_toml(&spec.to_toml());
@@ -54,7 +79,7 @@ pub fn graph_file(data: &[u8]) -> bool {
 }
 
 /// The first byte says how deep and how large.
-pub fn json_guard(data: &[u8]) -> bool {
+fn json_guard(data: &[u8]) -> bool {
     let Some((&first, data)) = data.split_first() else { return false };
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let depth_max = usize::from(first % 121);
@@ -87,7 +112,7 @@ fn depth(value: &Value) -> usize {
 
 /// Lines: the entry's call, kind and reply; then a question's kind, place, payload, schema and answer. They
 /// stand in a row of a journal and one of its questions, as no Holdpoint wrote them.
-pub fn journal_rows(data: &[u8]) -> bool {
+fn journal_rows(data: &[u8]) -> bool {
     let mut library = Library::borrow();
     let Library { runtime, store, connection, .. } = &mut *library;
     let text = String::from_utf8_lossy(data);
@@ -190,11 +215,10 @@ impl Library {
 }
 
 /// A thread with questions in several nodes and a subgraph; the bytes are a command on it, whatever it says.
-pub fn answers(data: &[u8]) -> bool {
+fn answers(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
     let mut parts = text.splitn(2, '\n');
     let (head, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    schema(value);
     let mut desk = AnswerDesk::borrow();
     let pending = desk.pending();
     let bounds = Limits::default().json(1 << 20);
@@ -230,17 +254,6 @@ pub fn answers(data: &[u8]) -> bool {
 
 fn ids(execution: &Execution) -> impl Iterator<Item = InterruptId> {
     execution.interrupts.iter().map(|pending| pending.interrupt.id)
-}
-
-/// An answer's schema is the guest's.
-fn schema(text: &str) {
-    let Ok(schema) = Json::parse(text, Limits::default().json(1 << 16)) else { return };
-    let Ok(compiled) = AnswerSchema::compile(&schema) else { return };
-    for answer in [json!(null), json!({ "approved": true }), schema.value()] {
-        if let Err(mismatch) = compiled.check(&answer) {
-            assert!(mismatch.to_string().len() < 10_000);
-        }
-    }
 }
 
 /// Each byte narrows or names something; what is missing is left out.
@@ -365,7 +378,7 @@ impl AnswerDesk {
 }
 
 /// A file that somebody installs.
-pub fn component(data: &[u8]) -> bool {
+fn component(data: &[u8]) -> bool {
     static INSTALLER: LazyLock<(Runtime, Host, tempfile::TempDir)> = LazyLock::new(|| {
         let runtime = runtime();
         let dir = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use holdpoint::EngineError;
 use holdpoint::model::EffectMode;
 use serde_json::{Value, json};
 
-use crate::process::{Desk, finish};
+use crate::process::{Desk, KILL_POINTS, finish};
 use crate::world::*;
 
 const ASK: &str = r#"{"script": [{"ask": "ok?"}, {"put_results": "a"}]}"#;
@@ -274,17 +274,7 @@ async fn to_the_end(desk: &Desk, point: &str, nth: u32) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_at_any_fail_point_changes_nothing_about_the_end() {
     let mut kills = 0;
-    for point in [
-        "store::in_batch",
-        "store::before_commit",
-        "store::after_commit",
-        "engine::before_intent",
-        "engine::after_intent",
-        "engine::before_effect",
-        "engine::after_effect",
-        "engine::before_end",
-        "engine::after_end",
-    ] {
+    for point in KILL_POINTS {
         for nth in 1.. {
             let desk = Desk::new(EffectMode::AtLeastOnce).await;
             let killed = to_the_end(&desk, point, nth).await;

@@ -1,5 +1,10 @@
 //! Whatever a node could tell one attempt from another by, it tells the host here, in its questions: what
-//! it says must replay at every prefix, byte for byte, with the same fuel and memory.
+//! it says must replay at every prefix, byte for byte, with the same fuel and memory. Tried are: memory that
+//! was never written, and what an earlier attempt wrote; where things lie; how far memory and tables grow;
+//! numbers of handles; clocks, sleeping, what is ready first; chance; how much work was done, read off a clock;
+//! the bits of floats and vectors, and what relaxed vectors leave open; exceptions and when they are collected;
+//! how deep the stack is; where fuel ends. Hash order is in `replay.rs`, nodes that differ on purpose in
+//! `replaying.rs`.
 
 use holdpoint::model::Limits;
 use serde_json::json;
@@ -125,6 +130,24 @@ async fn time_chance_and_what_is_ready_are_the_same_in_every_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn how_much_a_node_has_done_it_cannot_read_off_a_clock() {
+    let stage = Stage::new(Limits::default()).await;
+    let measured = |times: u32| {
+        format!(
+            "(i64.store (i32.const 2048) (call $now))
+            (local.set 0 (i32.const {times}))
+            (loop $more
+                (local.set 0 (i32.sub (local.get 0) (i32.const 1)))
+                (br_if $more (local.get 0)))
+            (call $say (i64.sub (call $now) (i64.load (i32.const 2048))))"
+        )
+    };
+    let (said, outcome) = stage.told("", &[1, 3_000_000, 17].map(measured).concat()).await;
+    assert!(finished(&outcome));
+    assert!(said[0] > 0 && said.iter().all(|took| *took == said[0]), "{said:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn floats_have_the_same_bits_in_every_attempt() {
     let stage = Stage::new(Limits::default()).await;
     let zero = "(f64.convert_i32_s (local.get 13))";
@@ -136,6 +159,13 @@ async fn floats_have_the_same_bits_in_every_attempt() {
         (format!("(f64.min (f64.const nan:0xfff) {zero})"), canonical),
         (format!("(f64.mul (f64.const -inf) {zero})"), canonical),
         (format!("(f64.promote_f32 (f32.div (f32.demote_f64 {zero}) (f32.demote_f64 {zero})))"), canonical),
+        ("(f64x2.extract_lane 0 (f64x2.add (v128.const f64x2 nan:0x123 0) (v128.const f64x2 1 1)))".to_owned(), canonical),
+        ("(f64x2.extract_lane 1 (f64x2.sqrt (v128.const f64x2 0 -1)))".to_owned(), canonical),
+        (
+            "(f64.promote_f32 (f32x4.extract_lane 2 (f32x4.div (v128.const f32x4 1 1 0 1) (v128.const f32x4 1 1 0 1))))"
+                .to_owned(),
+            canonical,
+        ),
         // No arithmetic: the bits are the node's own.
         ("(f64.neg (f64.const nan:0x123))".to_owned(), 0xfff0_0000_0000_0123),
     ] {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use holdpoint::engine::Watched;
 use holdpoint::model::Limits;
-use holdpoint::{Command, Graph, Host};
+use holdpoint::{Command, Graph, Host, RunStatus};
 use serde_json::json;
 
 use crate::world::*;
@@ -20,9 +20,17 @@ async fn pause_and_resume(graph: &Graph, thread: &str) -> Duration {
     began.elapsed()
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
+/// In rounds, since how fast the machine is changes meanwhile.
+const ROUNDS: usize = 5;
+const TIMES: usize = 15;
+
+fn at(share: f64, mut times: Vec<Duration>) -> Duration {
     times.sort();
-    times[times.len() / 2]
+    times[((times.len() - 1) as f64 * share).round() as usize]
+}
+
+fn times_more(flooded: Duration, idle: Duration) -> f64 {
+    flooded.as_secs_f64() / idle.as_secs_f64()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,36 +62,54 @@ async fn s24_a_tenant_that_floods_the_host_is_not_served_before_another_that_ask
     let flood = opened.compile(&spec).await.unwrap();
     let other = opened.for_tenant("other".parse().unwrap()).compile(&scripted(&["n"])).await.unwrap();
 
-    let mut idle = Vec::new();
-    for round in 0..21 {
-        idle.push(pause_and_resume(&other, &format!("idle {round}").replace(' ', "-")).await);
-    }
-    began.lock().unwrap().clear();
-
     // One step with a thousand tasks that spin until their fuel is used up.
     let spin = json!({ "send": { "label": "x", "arg": { "script": [{ "loop": true }] } } });
     let sends = json!([{ "repeat": { "times": 1_000, "ops": [spin] } }]);
-    let flooding = tokio::spawn(async move { flood.invoke(on("flood"), script(sends)).await });
-    let before = instances();
-    // The one that sends them, and then as many as get room.
-    while instances() < before + 1 + 28 {
-        tokio::task::yield_now().await;
+    let (mut all_idle, mut all_flooded, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let mut idle = Vec::new();
+        for nth in 0..TIMES {
+            idle.push(pause_and_resume(&other, &format!("idle-{round}-{nth}")).await);
+        }
+        began.lock().unwrap().clear();
+        let before = instances();
+        let flooding = tokio::spawn({
+            let (flood, sends) = (flood.clone(), script(sends.clone()));
+            async move { flood.invoke(on("flood"), sends).await }
+        });
+        // The one that sends them, and then as many as get room.
+        while instances() < before + 1 + 28 {
+            tokio::task::yield_now().await;
+        }
+        let mut flooded = Vec::new();
+        for nth in 0..TIMES {
+            let asked = instances();
+            flooded.push(pause_and_resume(&other, &format!("flooded-{round}-{nth}")).await);
+            let served = std::mem::take(&mut *began.lock().unwrap());
+            // Its own attempt is one. What of the flood ends meanwhile makes room for more of the flood.
+            let of_the_flood = served[0] - asked - 1;
+            assert!(of_the_flood <= 2, "{of_the_flood} of the flood began while one other waited");
+        }
+        assert!(!flooding.is_finished(), "the flood was over before it was measured");
+        // It can be called off as soon as it is known of.
+        while opened.cancel(on("flood"), None, None).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(flooding.await.unwrap().unwrap().status, RunStatus::Cancelled);
+        ratios.push(times_more(at(0.5, flooded.clone()), at(0.5, idle.clone())));
+        all_idle.extend(idle);
+        all_flooded.extend(flooded);
     }
-    let mut flooded = Vec::new();
-    for round in 0..21 {
-        let asked = instances();
-        flooded.push(pause_and_resume(&other, &format!("flooded-{round}")).await);
-        let served = std::mem::take(&mut *began.lock().unwrap());
-        // Its own attempt is one. What of the flood ends meanwhile makes room for more of the flood.
-        let of_the_flood = served[0] - asked - 1;
-        assert!(of_the_flood <= 2, "{of_the_flood} of the flood began while one other waited");
+    for share in [0.5, 0.95] {
+        let (idle, flooded) = (at(share, all_idle.clone()), at(share, all_flooded.clone()));
+        let more = times_more(flooded, idle);
+        println!(
+            "pause and resume, p{:.0}: {idle:?} idle, {flooded:?} in the flood, {more:.2} times",
+            share * 100.0
+        );
     }
-    assert!(!flooding.is_finished(), "the flood was over before it was measured");
-    let (idle, flooded) = (median(idle), median(flooded));
-    println!(
-        "pause and resume: {idle:?} idle, {flooded:?} in the flood, {:.1} times",
-        flooded.as_secs_f64() / idle.as_secs_f64()
-    );
-    opened.stop();
-    flooding.await.unwrap().unwrap_err();
+    ratios.sort_by(f64::total_cmp);
+    println!("p50 by rounds: {ratios:.2?}");
+    // What else the machine has to do may come in between in some rounds, and not in most.
+    assert!(ratios[ROUNDS / 2] <= 3.0, "in the flood it takes {ratios:.2?} times what it takes without");
 }

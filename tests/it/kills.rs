@@ -1,7 +1,8 @@
-//! Processes that are killed at any time, side by side on shared databases: what they leave behind is whole,
-//! and the next one goes on from it.
+//! Processes that are killed at any time and at any fail point, side by side on shared databases: what they leave
+//! behind is whole, and the next one goes on from it.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +20,7 @@ use tokio::sync::Mutex as Turn;
 
 use crate::errand;
 use crate::invariants::Witness;
-use crate::process::{Said, binary};
+use crate::process::{KILL_POINTS, Said, binary};
 use crate::world::*;
 
 /// In a run of the tests; `make soak` goes on until it is stopped.
@@ -59,12 +60,24 @@ async fn service() -> (String, Received) {
     (address, received)
 }
 
+/// How a process ends.
+#[derive(Clone, Copy)]
+enum Death {
+    /// By itself.
+    None,
+    After(Duration),
+    /// When it comes by that one of the points for the nth time, if it does.
+    At(usize, u32),
+}
+
 /// What all workers share.
 struct Yard {
     dir: tempfile::TempDir,
     address: String,
     received: Received,
     kills: AtomicUsize,
+    /// Of those, by fail point.
+    kills_at: [AtomicUsize; KILL_POINTS.len()],
     /// Of errands that came to their end.
     ends: AtomicUsize,
     target: usize,
@@ -90,9 +103,12 @@ impl Yard {
         command
     }
 
-    /// Runs to its end, or is killed after so long.
-    async fn say(&self, db: &Path, args: &[&str], killed_after: Option<Duration>) -> Said {
-        let mut child = tokio::process::Command::from(self.command(db, args)).spawn().unwrap();
+    async fn say(&self, db: &Path, args: &[&str], death: Death) -> Said {
+        let mut command = self.command(db, args);
+        if let Death::At(point, nth) = death {
+            command.env("HOLDPOINT_KILL_AT", format!("{}#{nth}", KILL_POINTS[point]));
+        }
+        let mut child = tokio::process::Command::from(command).spawn().unwrap();
         let read = |mut from: Box<dyn AsyncRead + Send + Unpin>| {
             tokio::spawn(async move {
                 let mut read = Vec::new();
@@ -102,7 +118,7 @@ impl Yard {
         };
         let stdout = read(Box::new(child.stdout.take().unwrap()));
         let stderr = read(Box::new(child.stderr.take().unwrap()));
-        if let Some(after) = killed_after
+        if let Death::After(after) = death
             && tokio::time::timeout(after, child.wait()).await.is_err()
         {
             // It may have ended at this very moment.
@@ -114,6 +130,23 @@ impl Yard {
             document: serde_json::from_slice(&stdout.await.unwrap()).unwrap_or(Value::Null),
             stderr: String::from_utf8_lossy(&stderr.await.unwrap()).into_owned(),
         }
+    }
+
+    /// Past what the tests' own output is kept back by: how many it were is what a run is worth.
+    fn tell(&self) {
+        let of = |number: &AtomicUsize| number.load(Ordering::SeqCst);
+        let at: Vec<_> =
+            KILL_POINTS.iter().zip(&self.kills_at).map(|(point, at)| format!("{point} {}", of(at))).collect();
+        let line = format!(
+            "kills: {} of the real program ({}; all others at random times), {} runs broken off, {} errands done, \
+             seed {}\n",
+            of(&self.kills),
+            at.join(", "),
+            of(&self.broken_off),
+            of(&self.ends),
+            self.seed
+        );
+        std::io::stderr().write_all(line.as_bytes()).ok();
     }
 
     fn is_over(&self) -> bool {
@@ -174,16 +207,27 @@ impl Yard {
             // Most are killed, at any time from before they open the file until after they are done.
             let share = f64::from(rng.next_u32()) / f64::from(u32::MAX);
             let whole_us = self.whole_us.load(Ordering::SeqCst);
-            let after = Duration::from_micros(whole_us).mul_f64(0.2 + share);
-            let lives = self.is_over() || rng.next_u32().is_multiple_of(8);
+            let death = match rng.next_u32() % 16 {
+                _ if self.is_over() => Death::None,
+                0 | 1 => Death::None,
+                2..=5 => {
+                    let point = rng.next_u32() as usize % KILL_POINTS.len();
+                    Death::At(point, 1 + rng.next_u32() % 3)
+                }
+                _ => Death::After(Duration::from_micros(whole_us).mul_f64(0.2 + share)),
+            };
+            let lives = matches!(death, Death::None);
             let began = Instant::now();
-            let said = self.say(&db, &next, (!lives).then_some(after)).await;
+            let said = self.say(&db, &next, death).await;
             was_killed = said.was_killed();
             if was_killed {
                 killed += 1;
+                if let Death::At(point, _) = death {
+                    self.kills_at[point].fetch_add(1, Ordering::SeqCst);
+                }
                 let kills = self.kills.fetch_add(1, Ordering::SeqCst) + 1;
                 if kills.is_multiple_of(500) {
-                    println!("seed {}: {kills} kills", self.seed);
+                    self.tell();
                 }
             } else {
                 if lives && next[0] != "continue" {
@@ -247,6 +291,7 @@ async fn a_kill_at_any_time_changes_nothing_about_the_end() {
         address,
         received,
         kills: AtomicUsize::new(0),
+        kills_at: Default::default(),
         ends: AtomicUsize::new(0),
         target: if soak { usize::MAX } else { KILLS },
         seed,
@@ -259,20 +304,22 @@ async fn a_kill_at_any_time_changes_nothing_about_the_end() {
         let db = yard.dir.path().join("first.db");
         let input = errand::input(thread, &done()).to_string();
         let began = Instant::now();
-        let said = yard.say(&db, &["run", "graph.toml", "--thread", thread, "--input", &input], None).await;
+        let said =
+            yard.say(&db, &["run", "graph.toml", "--thread", thread, "--input", &input], Death::None).await;
         said.exit(3);
         yard.whole_us.store(u64::try_from(began.elapsed().as_micros()).unwrap(), Ordering::SeqCst);
     }
     let yard = Arc::new(yard);
     let workers: Vec<_> =
         (0..DATABASES * WORKERS).map(|worker| tokio::spawn(yard.clone().work(worker))).collect();
-    let began = Instant::now();
     for worker in workers {
         worker.await.unwrap();
     }
+    yard.tell();
     let (kills, ends) = (yard.kills.load(Ordering::SeqCst), yard.ends.load(Ordering::SeqCst));
     let broken_off = yard.broken_off.load(Ordering::SeqCst);
-    println!("{kills} kills, {broken_off} runs broken off, {ends} errands done, in {:?}", began.elapsed());
+    let at_points: usize = yard.kills_at.iter().map(|at| at.load(Ordering::SeqCst)).sum();
     // They are killed while they work, and not only before they begin.
     assert!(ends > kills / 100 && broken_off > kills / 50, "{ends} ended, {broken_off} broken off");
+    assert!(kills >= KILLS && at_points > kills / 20, "{at_points} of {kills} at a fail point");
 }

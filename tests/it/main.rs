@@ -30,6 +30,7 @@ mod stopping;
 mod hostile;
 mod refusals;
 mod layers;
+mod threats;
 mod races;
 mod forks;
 mod pruning;

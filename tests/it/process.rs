@@ -106,6 +106,19 @@ pub async fn finish(child: Child) -> Said {
     }
 }
 
+/// Where the program can be told to kill itself, of the places that a run comes by.
+pub const KILL_POINTS: [&str; 9] = [
+    "store::in_batch",
+    "store::before_commit",
+    "store::after_commit",
+    "engine::before_intent",
+    "engine::after_intent",
+    "engine::before_effect",
+    "engine::after_effect",
+    "engine::before_end",
+    "engine::after_end",
+];
+
 pub fn binary() -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("../debug/holdpoint");
     assert!(path.exists(), "{} is not there; run the tests with `make test`", path.display());

@@ -8,6 +8,7 @@ pub mod compile;
 pub mod grants;
 pub mod interrupt;
 pub mod schema;
+mod schema_steps;
 pub mod sample;
 pub mod command;
 pub mod execution;
