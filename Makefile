@@ -23,7 +23,7 @@ help:
 	@echo "make bench    what a pause and a resume cost, beside what they must cost"
 	@echo "make host     the program: $(HOLDPOINT)"
 	@echo "make guests   the example nodes: target/components"
-	@echo "make languages   the nodes in Python and JavaScript: target/components"
+	@echo "make languages   the nodes in Python, JavaScript and C: target/components"
 
 .PHONY: demo
 demo: guests
@@ -83,4 +83,5 @@ guests: host toolchain
 .PHONY: languages
 languages: host
 	.ci/languages
+	tests/languages/c/build
 	$(HOLDPOINT) build --cache $(TEST_CACHE) $(sort $(OTHER_NODES))

@@ -1,8 +1,8 @@
 //! What a node can count on, whatever it is written in: one table, which the test component of every language
 //! goes through. A new language joins by making it pass.
 //!
-//! Rust's component is written against the bare contract; the others with their SDK. What a language does not
-//! have (QuickJS has no sleep, say) is said in its row of [`LANGUAGES`], and shown in the table as such.
+//! Rust's and C's components are written against the bare contract, C's without any SDK there is: what wit-bindgen
+//! makes of `wit/` is enough. The others are written with their SDK. What a language does not have (QuickJS has no sleep, say) is said in its row of [`LANGUAGES`], and shown in the table as such.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ struct Language {
     unhandled: Kind,
 }
 
-const LANGUAGES: [Language; 3] = [
+const LANGUAGES: [Language; 4] = [
     // Helpers of the SDK are tested natively for Rust; a panic is a trap.
     Language { name: "Rust", component: "script", lacks: &["approval"], unhandled: Kind::Trap },
     Language { name: "Python", component: "script-python", lacks: &[], unhandled: Kind::NodeFailed },
@@ -33,6 +33,8 @@ const LANGUAGES: [Language; 3] = [
         lacks: &["sleep", "nothing of the machine is seen"],
         unhandled: Kind::NodeFailed,
     },
+    // The helper is the SDKs', and C has none.
+    Language { name: "C", component: "script-c", lacks: &["approval"], unhandled: Kind::Trap },
 ];
 
 /// A host with one node of a language, and what it said.
@@ -413,4 +415,9 @@ async fn a_node_in_python_conforms() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_in_javascript_conforms() {
     conforms(&LANGUAGES[2]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_in_c_without_an_sdk_conforms() {
+    conforms(&LANGUAGES[3]).await;
 }
