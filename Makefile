@@ -19,7 +19,8 @@ help:
 	@echo "make lint     formatting and lints"
 	@echo "make deny     licences, sources and advisories of all that is built in; needs cargo-deny"
 	@echo "make soak     random graphs, crashes and kills, until stopped or until one ends otherwise than it must"
-	@echo "make bench    what a pause and a resume cost, beside what they must cost"
+	@echo "make bench    the page that users compare by, in some minutes (QUICK=1, FULL=1, PART='cycle start')"
+	@echo "make bench-publish   puts the last run's table and charts into README"
 	@echo "make host     the program: $(HOLDPOINT)"
 	@echo "make guests   the example nodes: target/components"
 	@echo "make languages   the nodes in Python and JavaScript: target/components"
@@ -57,11 +58,20 @@ deny:
 	cargo deny --offline check bans licenses sources
 	cargo deny check $(ADVISORIES) advisories
 
+# QUICK=1 only shows that all of it works; FULL=1 has a million paused threads, which takes minutes more and
+# gigabytes of disk; PART='threads start' runs those alone.
 .PHONY: bench
-bench: guests
+bench: guests languages
 	$(HOLDPOINT) build $(TEST_NODES)
 	# The host alone, or the tests' fail points would be measured too; backtraces cost at every pause.
-	RUST_BACKTRACE=0 cargo bench -p holdpoint --bench cycle
+	RUST_BACKTRACE=0 cargo bench -p holdpoint --bench speed -- $(if $(QUICK),--quick) $(if $(FULL),--full) $(PART)
+
+# What a run of all parts left in target/bench; nothing is measured again.
+.PHONY: bench-publish
+bench-publish:
+	test -s target/bench/bench.md
+	cp target/bench/bench-charts/*.svg host/benches/charts/
+	sed -i -e '/^<!-- bench -->$$/,/^<!-- end of bench -->$$/{//!d}' -e '/^<!-- bench -->$$/r target/bench/bench.md' README.md
 
 .PHONY: host
 host:
