@@ -20,7 +20,8 @@ help:
 	@echo "make deny     licences, sources and advisories of all that is built in"
 	@echo "make soak     random graphs, crashes and kills, until stopped or until one ends otherwise than it must"
 	@echo "make fuzz     whatever a node or a client can hand in, each entry for 30 seconds (FUZZ_SECONDS=300 FUZZ=answers)"
-	@echo "make bench    what a pause and a resume cost, beside what they must cost"
+	@echo "make bench    the page that users compare by, in some minutes (QUICK=1, FULL=1, PART='cycle start')"
+	@echo "make bench-publish   puts the last run's table and charts into README"
 	@echo "make host     the program: $(HOLDPOINT)"
 	@echo "make guests   the example nodes: target/components"
 	@echo "make languages   the nodes in Python, JavaScript and C: target/components"
@@ -60,11 +61,20 @@ fuzz: guests
 	$(HOLDPOINT) build $(TEST_NODES)
 	tests/fuzz/run $(or $(FUZZ_SECONDS),30) $(FUZZ)
 
+# QUICK=1 only shows that all of it works; FULL=1 has a million paused threads, which takes minutes more and
+# gigabytes of disk; PART='threads start' runs those alone.
 .PHONY: bench
-bench: guests
+bench: guests languages
 	$(HOLDPOINT) build $(TEST_NODES)
 	# The host alone, or the tests' fail points would be measured too; backtraces cost at every pause.
-	RUST_BACKTRACE=0 cargo bench -p holdpoint --bench cycle
+	RUST_BACKTRACE=0 cargo bench -p holdpoint --bench speed -- $(if $(QUICK),--quick) $(if $(FULL),--full) $(PART)
+
+# What a run of all parts left in target/bench; nothing is measured again.
+.PHONY: bench-publish
+bench-publish:
+	test -s target/bench/bench.md
+	cp target/bench/bench-charts/*.svg host/benches/charts/
+	sed -i -e '/^<!-- bench -->$$/,/^<!-- end of bench -->$$/{//!d}' -e '/^<!-- bench -->$$/r target/bench/bench.md' README.md
 
 .PHONY: host
 host:

@@ -61,3 +61,12 @@ pub fn cpu_us() -> Option<u64> {
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     Some(ticks * TICK_US)
 }
+
+/// What of a process's memory is its own and in RAM; of this one, or of another.
+pub fn resident_bytes(process: Option<u32>) -> Option<u64> {
+    let process = process.map_or("self".to_owned(), |id| id.to_string());
+    let status = read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+    let kb: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kb * 1_024)
+}

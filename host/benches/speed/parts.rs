@@ -1,22 +1,20 @@
 //! The parts of a cycle by themselves: the store with the same rows, the sandbox with the same attempts.
 
-use std::sync::{Arc, Mutex};
-
-use futures::future::BoxFuture;
 use holdpoint::model::checkpoint::{
     Answer, ChannelRow, ChannelValue, CheckpointKind, CheckpointRow, Finish, InterruptRow, JournalRow, Plan,
     RunRow, TaskRow, TaskState,
 };
-use holdpoint::model::journal::{Entry, Instruction, Journal};
+use holdpoint::model::journal::{Entry, Journal};
 use holdpoint::model::{
-    ChannelName, CheckpointId, InterruptId, Json, Limits, NodeId, RunId, TaskId, TenantId, ThreadId,
-    Timestamp,
+    ChannelName, CheckpointId, InterruptId, Json, NodeId, RunId, TaskId, TenantId, ThreadId,
 };
-use holdpoint::sandbox::{Attempt, Component, Context, End, LogLevel, Outside, Performed};
-use holdpoint::store::{Batch, Expect, LeaseChange, Store, ThreadSnapshot, Write};
-use holdpoint::{RunConfig, RunStatus};
+use holdpoint::sandbox::{Component, End};
+use holdpoint::store::{Batch, Expect, LeaseChange, Store, ThreadSnapshot, Write, merged};
+use holdpoint::{Host, RunConfig, RunStatus};
 
-use crate::turns::{Counted, Measured, counted};
+use crate::attempt::{attempt, now};
+use crate::counted::{Counted, counted};
+use crate::cycle::Measured;
 use crate::{Bench, node};
 
 /// A paused run of the real thing, from which the same rows are made anew.
@@ -29,9 +27,28 @@ pub struct Parts {
     answer: Json,
     component: Component,
     asked: Entry,
-    /// What the parts do in all, which must be what the whole does.
-    start: Counted,
-    resume: Counted,
+    does: Does,
+}
+
+/// How many statements each part makes.
+#[derive(Clone, Copy, Default)]
+struct Does {
+    load_absent: u64,
+    commit_start: u64,
+    load_paused: u64,
+    values: u64,
+    commit_resume: u64,
+}
+
+/// Which parts a whole consists of, as its statements tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Consists {
+    /// All is read that could be, and committed.
+    Reads,
+    /// Nothing is read: the store or the engine had it at hand.
+    ReadsNothing,
+    /// The rows here no longer stand for what the engine writes, or it reads something else.
+    Otherwise,
 }
 
 /// The ids of one thread that was only written.
@@ -62,86 +79,54 @@ impl Parts {
             answer: Json::from_value(&node::answer())?,
             component,
             asked,
-            start: Counted::default(),
-            resume: Counted::default(),
+            does: Does::default(),
         };
-        parts.count(bench).await?;
+        parts.store(bench, &mut Measured::default(), "parts-counted").await?;
         Ok(parts)
     }
 
-    async fn count(&mut self, bench: &Bench) -> anyhow::Result<()> {
-        let mut m = Measured::default();
-        let thread = ThreadId::parse("parts-counted")?;
-        let ids = Ids::fresh();
-        let before = counted(bench);
-        self.store_start(&mut m, &thread, &ids).await?;
-        let between = counted(bench);
-        self.store_resume(&mut m, &thread, &ids).await?;
-        let after = counted(bench);
-        self.start = between.since(before);
-        self.resume = after.since(between);
-        Ok(())
-    }
-
     /// What a cycle asks of the store, on a thread of its own.
-    pub async fn store(&mut self, _: &Bench, m: &mut Measured, thread: &str) -> anyhow::Result<()> {
-        let (thread, ids) = (ThreadId::parse(thread)?, Ids::fresh());
-        self.store_start(m, &thread, &ids).await?;
-        self.store_resume(m, &thread, &ids).await
-    }
-
-    async fn store_start(&self, m: &mut Measured, thread: &ThreadId, ids: &Ids) -> anyhow::Result<()> {
-        let absent = m.load_absent.time(self.store.load(&self.tenant, thread)).await?;
+    pub async fn store(&mut self, bench: &Bench, m: &mut Measured, thread: &str) -> anyhow::Result<()> {
+        let (thread, ids, host) = (ThreadId::parse(thread)?, Ids::fresh(), &bench.host);
+        let before = statements(host);
+        let absent = m.load_absent.time(self.store.load(&self.tenant, &thread)).await?;
         anyhow::ensure!(absent.is_none(), "thread {thread} was there already");
-        let batch = self.start_batch(thread, ids);
+        let loaded_absent = statements(host);
+        let batch = self.start_batch(&thread, &ids);
         m.commit_start.time(self.store.commit(batch)).await?;
-        Ok(())
-    }
+        let started = statements(host);
 
-    async fn store_resume(&self, m: &mut Measured, thread: &ThreadId, ids: &Ids) -> anyhow::Result<()> {
-        let paused =
-            m.load_paused.time(self.store.load(&self.tenant, thread)).await?.expect("it was started");
+        let paused = m.load_paused.time(self.store.load(&self.tenant, &thread)).await?;
+        let paused = paused.expect("it was started");
+        let loaded = statements(host);
         let read = [(channel("script"), 1)];
-        m.values.time(self.store.values(&self.tenant, thread, &read)).await?;
-        let batch = self.resume_batch(thread, ids, &paused);
+        m.values.time(self.store.values(&self.tenant, &thread, &read)).await?;
+        let valued = statements(host);
+        let batch = self.resume_batch(&thread, &ids, &paused);
         m.commit_resume.time(self.store.commit(batch)).await?;
+        self.does = Does {
+            load_absent: loaded_absent - before,
+            commit_start: started - loaded_absent,
+            load_paused: loaded - started,
+            values: valued - loaded,
+            commit_resume: statements(host) - valued,
+        };
         Ok(())
     }
 
     /// The two attempts of a cycle.
-    pub async fn sandbox(&mut self, bench: &Bench, m: &mut Measured) -> anyhow::Result<()> {
+    pub async fn sandbox(&self, bench: &Bench, m: &mut Measured) -> anyhow::Result<()> {
         let sandbox = bench.host.sandbox();
-        let journal = Arc::new(Mutex::new(Journal::default()));
-        let ran = m.run_start.time_only(sandbox.run(&self.component, self.attempt(journal))).await;
+        let asking = attempt(self.input.clone(), Journal::default());
+        let ran = m.run_start.time_only(sandbox.run(&self.component, asking)).await;
         anyhow::ensure!(matches!(ran.end, End::Paused), "{ran:#?}");
 
         let mut recorded = Journal::recorded(vec![self.asked.clone()], 0);
         recorded.answer(0, 0, self.answer.clone(), now());
-        let journal = Arc::new(Mutex::new(recorded));
-        let ran = m.run_resume.time_only(sandbox.run(&self.component, self.attempt(journal))).await;
+        let replaying = attempt(self.input.clone(), recorded);
+        let ran = m.run_resume.time_only(sandbox.run(&self.component, replaying)).await;
         anyhow::ensure!(matches!(ran.end, End::Finished { .. }), "{ran:#?}");
         Ok(())
-    }
-
-    fn attempt(&self, journal: Arc<Mutex<Journal>>) -> Attempt {
-        Attempt {
-            tenant: TenantId::default(),
-            context: Context {
-                thread_id: "parts".into(),
-                run_id: self.example.root.run.run.to_string(),
-                task_id: self.example.root.tasks[0].task.to_string(),
-                node: node::NODE.into(),
-                path: Vec::new(),
-                step: 0,
-                arg: None,
-            },
-            state: self.input.clone(),
-            journal,
-            outside: Arc::new(Nobody),
-            clock: now(),
-            seed: [7; 32],
-            limits: Limits::default(),
-        }
     }
 
     /// As the engine writes a run that asks at once.
@@ -235,21 +220,30 @@ impl Parts {
         writes: Vec<Write>,
     ) -> Batch {
         let (tenant, thread) = (self.tenant.clone(), thread.clone());
-        Batch { tenant, thread, expect, head, status, lease: LeaseChange::Keep, writes }
+        Batch { tenant, thread, expect, head, status, lease: LeaseChange::Keep, writes: merged(writes) }
     }
 
-    /// Whether the parts still stand for the whole.
-    pub fn differences(&self, start: Counted, resume: Counted) -> impl Iterator<Item = String> {
-        let rows = [("start", start, self.start), ("resume", resume, self.resume)];
-        rows.into_iter().filter(|(_, whole, parts)| whole.statements != parts.statements).map(
-            |(what, whole, parts)| {
-                let (whole, parts) = (whole.statements, parts.statements);
-                format!(
-                    "OUT OF DATE: a {what} makes {whole} statements, the rows in parts.rs that stand for it {parts}"
-                )
-            },
-        )
+    pub fn start(&self, whole: Counted) -> Consists {
+        Consists::of(whole, self.does.commit_start, self.does.load_absent)
     }
+
+    pub fn resume(&self, whole: Counted) -> Consists {
+        Consists::of(whole, self.does.commit_resume, self.does.load_paused + self.does.values)
+    }
+}
+
+impl Consists {
+    fn of(whole: Counted, commit: u64, reads: u64) -> Self {
+        match whole.statements {
+            all if all == commit + reads => Self::Reads,
+            all if all == commit => Self::ReadsNothing,
+            _ => Self::Otherwise,
+        }
+    }
+}
+
+fn statements(host: &Host) -> u64 {
+    counted(host).statements
 }
 
 impl Ids {
@@ -267,27 +261,6 @@ impl Ids {
     }
 }
 
-/// Nothing that a node which only asks could reach.
-struct Nobody;
-
-impl Outside for Nobody {
-    fn perform<'a>(&'a self, _: usize, _: &'a str, _: &'a str, _: &'a Json) -> BoxFuture<'a, Performed> {
-        Box::pin(std::future::ready(Performed::Fault))
-    }
-
-    fn steering(&self) -> BoxFuture<'_, Option<Vec<Instruction>>> {
-        Box::pin(async { Some(Vec::new()) })
-    }
-
-    fn log(&self, _: LogLevel, _: &str) {}
-
-    fn emit(&self, _: Json) {}
-}
-
 fn channel(name: &str) -> ChannelName {
     ChannelName::parse(name).expect("a channel's name")
-}
-
-fn now() -> Timestamp {
-    holdpoint::engine::Clock::System.now()
 }

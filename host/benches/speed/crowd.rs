@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use holdpoint::{Command, RunConfig, RunStatus};
 use tokio::task::JoinSet;
 
-use crate::report::{Report, Samples, median};
-use crate::turns::{Counted, counted};
-use crate::{Amount, Bench, machine, node};
+use crate::amount::Amount;
+use crate::chart::{Chart, Panel};
+use crate::counted::{Counted, counted};
+use crate::report::{Report, Row};
+use crate::samples::{Samples, median};
+use crate::{Bench, cycle, machine};
 
 const THREADS: usize = 64;
 const PRODUCT: Duration = Duration::from_millis(1_000);
@@ -26,15 +28,16 @@ pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> 
     let names = Arc::new(AtomicU64::new(0));
     // As long as it takes for all threads to have been here once.
     cycles(bench, &names, Duration::from_millis(200)).await?;
-    let (mut groups, mut calls, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut batches, mut groups, mut calls, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut starts, mut resumes) = (Samples::default(), Samples::default());
     let (mut done, mut total) = (0, Counted::default());
-    for _ in 0..amount.rounds {
+    for _ in amount.turns(amount.rounds) {
+        batches.push(bare_batches(bench).await?);
         groups.push(bare_groups(bench).await?);
         calls.push(bare_calls(bench).await?);
-        let before = counted(bench);
+        let before = counted(&bench.host);
         let (rate, cycles, latencies) = cycles(bench, &names, PRODUCT).await?;
-        total.add(counted(bench).since(before));
+        total.add(counted(&bench.host).since(before));
         rates.push(rate);
         done += cycles;
         for (start, resume) in latencies {
@@ -44,29 +47,50 @@ pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> 
     }
 
     // A cycle is two batches and two calls.
-    let group_cycles = median(groups.iter().map(|rate| rate.each_s / 2.0));
-    let call_cycles = median(calls.iter().map(|rate| rate.each_s / 2.0));
+    let each = |rates: &[Rate], parts: f64| median(rates.iter().map(|rate| rate.each_s / parts));
+    let (of_rows, of_groups, of_calls) = (each(&batches, 2.0), each(&groups, 1.0), each(&calls, 2.0));
+    let of_product = || rates.iter().map(|rate| rate.each_s);
     report.title(format!("{THREADS} threads at once ({done} cycles of start, pause, answer, completion)"));
-    report.rate(
-        "cycles a second; raw: bare commits of 64 batches",
-        rates.iter().map(|r| r.each_s),
-        group_cycles,
-    );
-    report.rate("cycles a second; raw: bare calls on all cores", rates.iter().map(|r| r.each_s), call_cycles);
+    let rows = [
+        ("cycles a second; raw: bare group commits of the same rows", of_groups),
+        ("cycles a second; raw: bare group commits of 3 rows", of_rows),
+        ("cycles a second; raw: bare calls on all cores", of_calls),
+    ];
+    for (name, raw) in rows {
+        report.add(Row::rate(name, of_product(), raw).on_page());
+    }
     let cpu = |rates: &[Rate]| {
         let each: Option<Vec<f64>> = rates.iter().map(|rate| rate.cpu_us_each).collect();
         each.map(|each| median(each.into_iter()))
     };
-    if let (Some(cycle), Some(batch), Some(call)) = (cpu(&rates), cpu(&groups), cpu(&calls)) {
-        report.value("processor time of a cycle", cycle, "µs", Some(2.0 * (batch + call)));
+    if let (Some(cycle), Some(group), Some(call)) = (cpu(&rates), cpu(&groups), cpu(&calls)) {
+        let row = Row::value("processor time of a cycle", cycle, "µs").raw(group + 2.0 * call);
+        report.add(row.on_page());
     }
-    report.times("start to paused, among 64", &mut starts, None);
-    report.times("resume to completed, among 64", &mut resumes, None);
-    let per_cycle = |count: u64| count as f64 / done as f64;
-    report.value("a cycle among 64: commits", per_cycle(total.commits), "commits", None);
-    report.value("a cycle among 64: statements", per_cycle(total.statements), "statements", None);
-    report.value("a cycle among 64: instantiations", per_cycle(total.instantiations), "instances", None);
-    report.value("a cycle among 64: written", per_cycle(total.written_bytes), "bytes", None);
+    report.add(Row::times("start to paused, among 64", &mut starts).on_page());
+    report.add(Row::times("resume to completed, among 64", &mut resumes).on_page());
+    let per_cycle = |name: &str, count: u64, unit| {
+        Row::value(format!("a cycle among 64: {name}"), count as f64 / done as f64, unit)
+    };
+    report.add(per_cycle("commits", total.commits, "commits").on_page());
+    report.add(per_cycle("statements", total.statements, "statements").on_page());
+    report.add(per_cycle("instantiations", total.instantiations, "instances"));
+    report.add(per_cycle("written", total.written_bytes, "bytes"));
+    let bar = |name: &str, value: f64| (name.to_owned(), value);
+    report.chart(Chart {
+        name: "crowd",
+        title: "Pauses and answers a second, beside what SQLite and wasmtime alone allow",
+        columns: 1,
+        panels: vec![Panel::Bars {
+            title: format!("{THREADS} threads at once, cycles a second"),
+            unit: "1/s",
+            bars: vec![
+                bar("start, pause, answer, completion", median(of_product())),
+                bar("bare group commits of the same rows", of_groups),
+                bar("bare calls on all cores", of_calls),
+            ],
+        }],
+    });
     Ok(())
 }
 
@@ -82,12 +106,8 @@ async fn cycles(
         workers.spawn(async move {
             let (mut starts, mut resumes) = (Samples::default(), Samples::default());
             while began.elapsed() < time {
-                let thread = RunConfig::thread(format!("c{}", names.fetch_add(1, Ordering::Relaxed)));
-                let paused = starts.time(graph.invoke(thread.clone(), node::input())).await?;
-                anyhow::ensure!(paused.status == RunStatus::Interrupted, "{paused:#?}");
-                let command = Command::resume(node::answer());
-                let completed = resumes.time(graph.resume(thread, command)).await?;
-                anyhow::ensure!(completed.status == RunStatus::Completed, "{completed:#?}");
+                let thread = format!("c{}", names.fetch_add(1, Ordering::Relaxed));
+                cycle::cycle(&graph, &thread, (&mut starts, &mut resumes)).await?;
             }
             Ok((starts, resumes))
         });
@@ -98,10 +118,20 @@ async fn cycles(
 }
 
 /// The most that SQLite would take: 64 batches of three rows in each commit.
+async fn bare_batches(bench: &mut Bench) -> anyhow::Result<Rate> {
+    let (began, cpu, mut done) = (Instant::now(), machine::cpu_us(), 0);
+    while began.elapsed() < RAW {
+        bench.bare_commit.batches(THREADS).await?;
+        done += THREADS;
+    }
+    Ok(Rate::of(done, began, cpu))
+}
+
+/// The most that it would take of the same rows: 64 starts in a commit, then 64 resumes.
 async fn bare_groups(bench: &mut Bench) -> anyhow::Result<Rate> {
     let (began, cpu, mut done) = (Instant::now(), machine::cpu_us(), 0);
     while began.elapsed() < RAW {
-        bench.bare_commit.commit(THREADS).await?;
+        bench.bare_commit.cycles(THREADS).await?;
         done += THREADS;
     }
     Ok(Rate::of(done, began, cpu))
