@@ -19,6 +19,7 @@ help:
 	@echo "make lint     formatting and lints"
 	@echo "make deny     licences, sources and advisories of all that is built in; needs cargo-deny"
 	@echo "make soak     random graphs, crashes and kills, until stopped or until one ends otherwise than it must"
+	@echo "make load     a thousand clients of the service, which is killed every few seconds; four minutes"
 	@echo "make bench    what a pause and a resume cost, beside what they must cost"
 	@echo "make host     the program: $(HOLDPOINT)"
 	@echo "make guests   the example nodes: target/components"
@@ -44,6 +45,16 @@ soak: guests
 	$(HOLDPOINT) build $(TEST_NODES)
 	# The crashes are panics on purpose, and many.
 	HOLDPOINT_TEST_SOAK=1 RUST_BACKTRACE=0 cargo test --test it -- --nocapture i50_ kills::
+
+# Ends by itself; LOAD_SECONDS and LOAD_CLIENTS say otherwise.
+LOAD_SECONDS := 240
+LOAD_CLIENTS := 1000
+.PHONY: load
+load: guests
+	$(HOLDPOINT) build $(TEST_NODES)
+	HOLDPOINT_LOAD_SECONDS=$(LOAD_SECONDS) HOLDPOINT_LOAD_CLIENTS=$(LOAD_CLIENTS) \
+		HOLDPOINT_LOAD_REPORT=$(abspath $(or $(CARGO_TARGET_DIR),target))/load.json \
+		cargo test --test it -- --nocapture load::
 
 .PHONY: lint
 lint:

@@ -13,8 +13,9 @@ use crate::model::checkpoint::{Finish, Plan, PlannedTask, TaskState};
 use crate::model::command::RunConfig;
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{ChannelName, NodeId};
+use crate::model::ids::{ChannelName, NodeId, RunId, ThreadId};
 use crate::model::json::Json;
+use crate::store::Store;
 
 /// What is written, and in whose name.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,17 @@ pub struct StateUpdate {
     pub as_node: Option<String>,
     /// Who writes it.
     pub actor: Option<String>,
+    pub onward: Onward,
+}
+
+/// What happens after a state was written into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Onward {
+    /// The thread goes on from there.
+    #[default]
+    Run,
+    /// What asked asks anew. All else stands at a gate until somebody lets it pass.
+    Hold,
 }
 
 impl Host {
@@ -33,6 +45,22 @@ impl Host {
     /// under new ids. Effects that were done are not done again.
     pub async fn set_state(&self, config: RunConfig, update: StateUpdate) -> Result<Execution, EngineError> {
         let (store, thread) = self.durable(&config)?;
+        self.room_for_bytes(0).await?;
+        let lock = self.shared.thread_lock(&self.tenant, &thread);
+        let Ok(_only) = lock.try_lock() else {
+            return Err(busy(&thread, None).into());
+        };
+        self.set_state_held(&store, &thread, &update, None).await
+    }
+
+    /// The caller holds the thread's lock. `begun`: a run of the caller's own, which nobody runs yet.
+    pub(super) async fn set_state_held(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        update: &StateUpdate,
+        begun: Option<RunId>,
+    ) -> Result<Execution, EngineError> {
         if let Some(actor) = &update.actor {
             name_of("who sets the state", actor)?;
         }
@@ -40,14 +68,11 @@ impl Host {
         let bound = ("state_bytes", limits.state_bytes);
         let values =
             limits.take_json(&update.values.to_string(), "the update", bound).map_err(Refused::of)?;
-        let lock = self.shared.thread_lock(&self.tenant, &thread);
-        let Ok(_only) = lock.try_lock() else {
-            return Err(busy(&thread, None).into());
-        };
         for _ in 0..RACES_MAX {
-            let snapshot = self.load(&store, &thread).await?;
+            let snapshot = self.load(store, thread).await?;
             match snapshot.status {
-                RunStatus::Running => return Err(busy(&thread, Some(&snapshot)).into()),
+                RunStatus::Running if begun == Some(snapshot.root.run.run) => {}
+                RunStatus::Running => return Err(busy(thread, Some(&snapshot)).into()),
                 RunStatus::Cancelled => {
                     let what = format!(
                         "run {} on thread {thread} was called off; start another, or fork from before",
@@ -58,9 +83,9 @@ impl Host {
                 _ => {}
             }
             let before = snapshot.clone();
-            let (invocation, mut session) = self.reopen(&store, &thread, snapshot).await?;
+            let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
             let by = update.actor.as_deref();
-            match session.set_state(&values, update.as_node.as_deref(), by).await {
+            match session.set_state(&values, update, by).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     let mut refusal = refused(&before, error.kind, error.message);
@@ -86,10 +111,10 @@ impl Session {
     async fn set_state(
         &mut self,
         values: &Json,
-        as_node: Option<&str>,
+        update: &StateUpdate,
         by: Option<&str>,
     ) -> Result<Result<(), ErrorRecord>, Ended> {
-        self.root.set_state(values, as_node, by).await
+        self.root.set_state(values, (update.as_node.as_deref(), update.onward), by).await
     }
 }
 
@@ -99,7 +124,7 @@ impl Run {
     async fn set_state(
         &mut self,
         values: &Json,
-        as_node: Option<&str>,
+        (as_node, onward): (Option<&str>, Onward),
         by: Option<&str>,
     ) -> Result<Result<(), ErrorRecord>, Ended> {
         let graph = self.graph.clone();
@@ -121,6 +146,8 @@ impl Run {
         let mut finished = Plan { tasks: Vec::new(), arrived: planned.arrived.clone() };
         let mut finishes: Vec<Finish> = Vec::new();
         let mut rest = Plan::default();
+        // Of the tasks that are left, those that asked.
+        let mut asked: Vec<bool> = Vec::new();
         for (i, task) in planned.tasks.iter().enumerate() {
             match &self.slots[i].row.state {
                 TaskState::Finished(finish) if done[i] => {
@@ -128,7 +155,10 @@ impl Run {
                     finishes.push(finish.clone());
                 }
                 _ if stands_for == Some(i) => {}
-                _ => rest.tasks.push(task.clone()),
+                state => {
+                    asked.push(*state == TaskState::Paused && self.slots[i].gate().is_none());
+                    rest.tasks.push(task.clone());
+                }
             }
         }
         if let Some(node) = &as_node {
@@ -159,6 +189,12 @@ impl Run {
             match self.fold(updates).await? {
                 Ok(changes) => self.step_to(rest.clone(), changes, std::mem::take(&mut left)).await,
                 Err(error) => return Ok(Err(error)),
+            }
+        }
+        if onward == Onward::Hold {
+            asked.resize(self.slots.len(), false);
+            for (slot, _) in self.slots.iter_mut().zip(asked).filter(|(_, asked)| !asked) {
+                slot.gated.before = true;
             }
         }
         Ok(Ok(()))
