@@ -20,6 +20,7 @@ help:
 	@echo "make deny     licences, sources and advisories of all that is built in"
 	@echo "make soak     random graphs, crashes and kills, until stopped or until one ends otherwise than it must"
 	@echo "make fuzz     whatever a node or a client can hand in, each entry for 30 seconds (FUZZ_SECONDS=300 FUZZ=answers)"
+	@echo "make load     a thousand clients of the service, which is killed every few seconds; four minutes"
 	@echo "make bench    the page that users compare by, in some minutes (QUICK=1, FULL=1, PART='cycle start')"
 	@echo "make bench-publish   puts the last run's table and charts into README"
 	@echo "make host     the program: $(HOLDPOINT)"
@@ -46,6 +47,16 @@ soak: guests
 	$(HOLDPOINT) build $(TEST_NODES)
 	# The crashes are panics on purpose, and many.
 	HOLDPOINT_TEST_SOAK=1 RUST_BACKTRACE=0 cargo test --test it -- --nocapture i50_ kills::
+
+# Ends by itself; LOAD_SECONDS and LOAD_CLIENTS say otherwise.
+LOAD_SECONDS := 240
+LOAD_CLIENTS := 1000
+.PHONY: load
+load: guests
+	$(HOLDPOINT) build $(TEST_NODES)
+	HOLDPOINT_LOAD_SECONDS=$(LOAD_SECONDS) HOLDPOINT_LOAD_CLIENTS=$(LOAD_CLIENTS) \
+		HOLDPOINT_LOAD_REPORT=$(abspath $(or $(CARGO_TARGET_DIR),target))/load.json \
+		cargo test --test it -- --nocapture load::
 
 .PHONY: lint
 lint:

@@ -258,7 +258,9 @@ pub async fn run_client(kind: &str, program: &str, args: &[&str]) -> String {
         _ => {
             // It looks for its modules from where it is.
             let own = folder.join(program);
-            std::fs::copy(clients.join(program), &own).unwrap();
+            if clients.join(program).exists() {
+                std::fs::copy(clients.join(program), &own).unwrap();
+            }
             let mut command = tokio::process::Command::new("node");
             command.arg(own);
             command
@@ -272,4 +274,12 @@ pub async fn run_client(kind: &str, program: &str, args: &[&str]) -> String {
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}");
     said
+}
+
+/// Likewise, for a program that a test wrote.
+pub async fn run_code(kind: &str, name: &str, code: &str) -> String {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("clients-{kind}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(name), code).unwrap();
+    run_client(kind, name, &[]).await
 }

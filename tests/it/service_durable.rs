@@ -1,7 +1,7 @@
 //! What was acknowledged is carried out, whoever dies: the real program, killed at every commit.
 
 use std::process::{Child, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
@@ -14,6 +14,8 @@ pub struct Process {
     pub dir: Arc<tempfile::TempDir>,
     child: Child,
     url: String,
+    /// What it said on its standard error.
+    said: Arc<Mutex<Vec<String>>>,
 }
 
 impl Process {
@@ -23,10 +25,19 @@ impl Process {
 
     /// `kill_at`: it kills itself, as SIGKILL does, at this place of its code.
     pub async fn start_in(dir: Arc<tempfile::TempDir>, args: &[&str], kill_at: Option<String>) -> Self {
+        Self::start_at("127.0.0.1:0", dir, args, kill_at).await
+    }
+
+    pub async fn start_at(
+        listen: &str,
+        dir: Arc<tempfile::TempDir>,
+        args: &[&str],
+        kill_at: Option<String>,
+    ) -> Self {
         let mut command = std::process::Command::new(binary());
         command
             .current_dir(dir.path())
-            .args(["serve", "--listen", "127.0.0.1:0", "--db", "s.db", "--lease-ms", "300"])
+            .args(["serve", "--listen", listen, "--db", "s.db", "--lease-ms", "300"])
             .args(["--heartbeat-ms", "100"])
             .args(args)
             .arg("--cache")
@@ -39,20 +50,49 @@ impl Process {
         }
         let mut child = command.spawn().unwrap();
         let stderr = child.stderr.take().unwrap();
-        let url = tokio::task::spawn_blocking(move || {
+        let said: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let keeps = said.clone();
+        // Read to its end: what it says later must not fill the pipe.
+        std::thread::spawn(move || {
             use std::io::BufRead as _;
-            let mut lines = std::io::BufReader::new(stderr).lines();
-            let url = lines.by_ref().map_while(Result::ok).find_map(|line| {
-                let (_, rest) = line.split_once("http://")?;
-                Some(format!("http://{}", rest.split(';').next()?))
-            });
-            // What it says later must not fill the pipe.
-            std::thread::spawn(move || lines.for_each(drop));
-            url
+            let mut tell = Some(tell);
+            for line in std::io::BufReader::new(stderr).lines().map_while(Result::ok) {
+                let url =
+                    line.split_once("http://").map(|(_, rest)| rest.split(';').next().unwrap_or_default());
+                if let (Some(url), true) = (url, line.starts_with("serving"))
+                    && let Some(tell) = tell.take()
+                {
+                    tell.send(format!("http://{url}")).ok();
+                }
+                keeps.lock().unwrap().push(line);
+            }
         });
         // None: it died before.
-        let url = url.await.unwrap().unwrap_or_default();
-        Self { dir, child, url }
+        let url = told.await.unwrap_or_default();
+        Self { dir, child, url, said }
+    }
+
+    pub fn said(&self) -> Vec<String> {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Waits until it says something with this in it.
+    pub async fn says(&self, what: &str) {
+        while !self.said.lock().unwrap().iter().any(|line| line.contains(what)) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
+    /// A key that is made on the command line.
+    pub fn key(&self, tenant: &str, scopes: &[&str]) -> String {
+        let mut command = std::process::Command::new(binary());
+        command.current_dir(self.dir.path()).args(["key", "create", "--tenant", tenant, "--name", tenant]);
+        command.args(scopes.iter().flat_map(|scope| ["--scope", *scope])).args(["--db", "s.db", "--json"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+        made["key"].as_str().unwrap().to_owned()
     }
 
     pub fn caller(&self) -> Caller {

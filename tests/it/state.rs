@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::*;
 
 fn set(values: Value) -> StateUpdate {
-    StateUpdate { values, as_node: None, actor: Some("maria".into()) }
+    StateUpdate { values, as_node: None, actor: Some("maria".into()), ..StateUpdate::default() }
 }
 
 fn set_as(node: &str, values: Value) -> StateUpdate {

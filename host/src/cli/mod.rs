@@ -39,6 +39,7 @@ mod inspect_graph;
 mod kit;
 mod prose;
 mod screen;
+mod spans;
 mod secrets;
 mod stop;
 
@@ -59,6 +60,7 @@ use crate::store::Store;
 use document::{Exit, Said};
 use failure::Failure;
 use screen::Screen;
+use spans::Spans;
 
 const SHORT_ABOUT: &str =
     "Runs graphs of sandboxed nodes that can stop to ask a person, and go on from there";
@@ -221,6 +223,20 @@ struct Options {
     )]
     log: String,
 
+    /// How the log is written
+    #[arg(long, global = true, env = "HOLDPOINT_LOG_FORM", value_name = "FORM", default_value = "text")]
+    log_form: screen::LogForm,
+
+    /// Send spans of what the host does to this collector, over OTLP/HTTP, such as http://localhost:4318
+    #[arg(
+        long,
+        global = true,
+        env = "OTEL_EXPORTER_OTLP_ENDPOINT",
+        value_name = "URL",
+        hide_env_values = true
+    )]
+    otlp_endpoint: Option<String>,
+
     /// How long a claim on a thread lasts without renewal
     #[arg(long, global = true, hide = true, value_name = "MS", default_value_t = Settings::default().lease_ms)]
     lease_ms: u64,
@@ -270,6 +286,9 @@ pub fn main() -> ExitCode {
         }
         code
     });
+    if let Some(spans) = &shell.spans {
+        spans.shut_down();
+    }
     // A compilation that nobody waits for any more must not hold the process.
     runtime.shutdown_background();
     code
@@ -327,6 +346,7 @@ fn misused(error: &clap::Error, as_document: bool) -> ExitCode {
 struct Shell {
     options: Options,
     screen: Screen,
+    spans: Option<Spans>,
     /// How this program was called, up to the command: what a command that is suggested starts with.
     program: Vec<String>,
 }
@@ -335,12 +355,15 @@ impl Shell {
     fn new(args: &[OsString], matches: &ArgMatches) -> Result<Self, clap::Error> {
         let options = Options::from_arg_matches(matches)?;
         let screen = Screen::new();
-        screen.log(&options.log).map_err(|error| {
-            Cli::command().error(ErrorKind::ValueValidation, format!("--log {}: {error}", options.log))
-        })?;
+        let wrong = |what: String| Cli::command().error(ErrorKind::ValueValidation, what);
+        let endpoint = options.otlp_endpoint.as_deref().filter(|endpoint| !endpoint.is_empty());
+        let spans = endpoint.map(Spans::to).transpose();
+        let spans = spans.map_err(|error| wrong(format!("--otlp-endpoint: {error}")))?;
+        let logged = screen.log(&options.log, options.log_form, spans.as_ref());
+        logged.map_err(|error| wrong(format!("--log {}: {error}", options.log)))?;
         let typed = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
         let program = program(args.first(), &options, typed);
-        Ok(Self { options, screen, program })
+        Ok(Self { options, screen, spans, program })
     }
 
     /// A host over the database, which is made if it is not there.

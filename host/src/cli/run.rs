@@ -79,7 +79,7 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
         interrupt_before: args.interrupt_before,
         interrupt_after: args.interrupt_after,
         if_busy: args.if_busy.into(),
-        run_id: None,
+        ..RunConfig::default()
     };
     let said = start(shell, &host, (&args.thread, config), &spec, &input).await;
     host.close().await;

@@ -10,13 +10,27 @@ use std::time::Duration;
 use dialoguer::console::style;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::task::JoinHandle;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer, Registry};
+
+use super::spans::Spans;
 
 use crate::engine::{Watched, Watcher};
 use crate::sandbox::LogLevel;
 
 /// What is over sooner needs no spinner.
 const SPINNER_AFTER: Duration = Duration::from_millis(400);
+
+/// How the host's log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogForm {
+    /// For people.
+    #[default]
+    Text,
+    /// An object a line.
+    Json,
+}
 
 /// Clones share the stream.
 #[derive(Clone)]
@@ -34,17 +48,21 @@ impl Screen {
         Self { spinner, appearing: Arc::default() }
     }
 
-    /// From here on the host's log is written, as far as `filter` lets it.
-    pub fn log(&self, filter: &str) -> Result<(), String> {
+    /// From here on the host's log is written, as far as `filter` lets it, and spans are taken down if there is
+    /// somebody to send them to.
+    pub fn log(&self, filter: &str, form: LogForm, spans: Option<&Spans>) -> Result<(), String> {
         let filter = EnvFilter::try_new(filter).map_err(|error| error.to_string())?;
         let spinner = self.spinner.clone();
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_ansi(dialoguer::console::colors_enabled_stderr())
+        let lines = tracing_subscriber::fmt::layer()
+            .with_ansi(form == LogForm::Text && dialoguer::console::colors_enabled_stderr())
             .with_target(false)
-            .with_writer(move || Lines { spinner: spinner.clone() })
-            .try_init()
-            .map_err(|error| error.to_string())
+            .with_writer(move || Lines { spinner: spinner.clone() });
+        let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![match form {
+            LogForm::Text => lines.with_filter(filter).boxed(),
+            LogForm::Json => lines.json().with_filter(filter).boxed(),
+        }];
+        layers.extend(spans.map(Spans::layer));
+        tracing_subscriber::registry().with(layers).try_init().map_err(|error| error.to_string())
     }
 
     /// Shows at a terminal that `what` goes on, once it has taken a while.

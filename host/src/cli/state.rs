@@ -63,7 +63,8 @@ async fn set(args: SetArgs, shell: &Shell) -> Result<Said, Failure> {
     let host = shell.known_host().await?;
     let said = async {
         let _stop = Stop::listen(&host, &shell.screen)?;
-        let update = StateUpdate { values, as_node: args.as_node, actor: args.actor };
+        let update =
+            StateUpdate { values, as_node: args.as_node, actor: args.actor, ..StateUpdate::default() };
         let done = host.set_state(RunConfig::thread(args.thread.as_str()), update).await;
         prose::invocation(shell, &host, &args.thread, done).await
     };

@@ -17,7 +17,7 @@ use crate::model::compile::Work;
 use crate::model::error::{Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::graph::EffectMode;
-use crate::model::ids::{CheckpointId, Digest, ThreadId};
+use crate::model::ids::{CheckpointId, Digest, RunId, ThreadId};
 use crate::store::{
     Batch, CommitError, Expect, LeaseChange, Lineage, Origin, Place, RunSnapshot, Sought, Store, Waypoint,
     Write,
@@ -35,6 +35,9 @@ impl Host {
         to: ThreadId,
     ) -> Result<Execution, EngineError> {
         let (store, thread) = self.durable(&from)?;
+        self.may_spend()?;
+        self.room_for_thread().await?;
+        self.room_for_bytes(0).await?;
         let lock = self.shared.thread_lock(&self.tenant, &to);
         let Ok(_only) = lock.try_lock() else {
             return Err(taken(&to));
@@ -84,7 +87,7 @@ impl Host {
                 effects.push(row.clone());
             }
         }
-        let mut fork = Offshoot::new(self.shared.clock.now());
+        let mut fork = Offshoot::new(self.shared.clock.now(), RunId::fresh());
         let head = fork.waypoint(&origin.path, &stands, None);
         for run in fork.graphs() {
             self.shared.graph(&self.tenant, run).await?;
@@ -134,7 +137,7 @@ impl Host {
 /// Of the runs on the way to the checkpoint those that are forked where they stand, with how they do. The
 /// last is where it was when the checkpoint was made, and nothing has happened in it since; those above it
 /// are still at the step that the child run belongs to.
-fn standing(origin: &Origin) -> Vec<Option<&RunSnapshot>> {
+pub(super) fn standing(origin: &Origin) -> Vec<Option<&RunSnapshot>> {
     // What happens right now in a run is nowhere yet.
     let is_still = origin.now.status != RunStatus::Running;
     let stands = |(i, way): (usize, &Waypoint)| {

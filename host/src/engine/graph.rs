@@ -55,11 +55,12 @@ impl Graph {
             .and_then(|input| plan::accept_input(&self.compiled, &input))
             .map_err(Refused::of)?;
         let gates = self.gates(&config)?;
+        self.host.may_spend()?;
         let thread = self.host.thread_named(&config)?;
         let (Some(store), Some(thread)) = (self.host.shared.store.clone(), thread) else {
             return self.host.fleeting(&self.compiled, (input, gates)).await;
         };
-        let input = Input { update: input, gates, queued: None, run: config.run_id };
+        let input = Input { update: input, gates, queued: None, run: config.run_id, from: config.from };
         let lock = self.host.shared.thread_lock(&self.host.tenant, &thread);
         let _only = match (lock.try_lock(), config.if_busy) {
             (Ok(only), _) => only,
@@ -82,7 +83,7 @@ impl Graph {
 
     /// Whether a run of this graph would take this as its input; starts nothing.
     pub fn check_input(&self, input: &Value) -> Result<(), EngineError> {
-        let limits = &self.host.shared.limits;
+        let limits = &self.host.limits;
         let taken = limits
             .take_json(&input.to_string(), "the input", ("state_bytes", limits.state_bytes))
             .and_then(|input| plan::accept_input(&self.compiled, &input));
@@ -172,6 +173,10 @@ impl Host {
                 }
             }
             let secret = before.as_ref().map_or_else(rand_secret, |before| before.secret);
+            if before.is_none() {
+                self.room_for_thread().await?;
+            }
+            self.room_for_bytes(0).await?;
             let ids = (input.run.unwrap_or_else(RunId::fresh), CheckpointId::fresh());
             let expect = match &before {
                 None => Expect::Absent { secret },
@@ -184,7 +189,12 @@ impl Host {
             superseded.extend(input.queued.map(|seq| Write::Dequeue { seq }));
             invocation.push(superseded).await;
             let what = (input.update.clone(), input.gates.clone());
-            let started = Session::start(invocation.clone(), graph.clone(), before.as_ref(), ids, what).await;
+            let stood = match (&before, input.from) {
+                (Some(before), Some(at)) => Some(self.as_it_stood(store, thread, before, at).await?),
+                _ => None,
+            };
+            let from = stood.as_ref().or(before.as_ref());
+            let started = Session::start(invocation.clone(), graph.clone(), from, ids, what).await;
             if let Some(execution) = self.drive(&invocation, started).await? {
                 return Ok(execution);
             }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -15,6 +15,7 @@ use super::error::EngineError;
 use super::graph::Graph;
 use super::http::Egress;
 use super::queue::{self, Waiting};
+use super::quota::Used;
 use super::secrets::Secrets;
 use super::watch::{Watched, Watcher};
 use crate::model::compile::{CompileError, CompiledGraph, CompiledNode, NodeInfo, Work};
@@ -63,7 +64,8 @@ pub struct Shared {
     pub handlers: Handlers,
     /// Of a tenant that has none of its own.
     pub limits: Arc<Limits>,
-    tenants: HashMap<TenantId, Arc<Limits>>,
+    tenants: RwLock<HashMap<TenantId, Arc<Limits>>>,
+    pub used: Used,
     pub clock: Clock,
     pub settings: Settings,
     pub owner: OwnerId,
@@ -209,7 +211,8 @@ impl HostBuilder {
             sandbox,
             handlers,
             limits: Arc::new(self.limits),
-            tenants: self.tenants,
+            tenants: RwLock::new(self.tenants),
+            used: Used::default(),
             clock: self.clock,
             settings: self.settings,
             owner: OwnerId(uuid::Uuid::now_v7().as_u128()),
@@ -249,13 +252,23 @@ impl Host {
     }
 
     pub(super) fn of(shared: Arc<Shared>, tenant: TenantId) -> Self {
-        let limits = shared.tenants.get(&tenant).unwrap_or(&shared.limits).clone();
+        let limits = {
+            let tenants = shared.tenants.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+            tenants.get(&tenant).unwrap_or(&shared.limits).clone()
+        };
         Self { shared, tenant, limits }
     }
 
     /// The same host for another tenant, whose components, graphs and threads are its own.
     pub fn for_tenant(&self, tenant: TenantId) -> Self {
         Self::of(self.shared.clone(), tenant)
+    }
+
+    /// What a tenant is held to from now on: see [`HostBuilder::limits_for`]. Hosts for it that there are already
+    /// keep to what they were made with.
+    pub fn set_limits(&self, tenant: TenantId, limits: Limits) {
+        let mut tenants = self.shared.tenants.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        tenants.insert(tenant, Arc::new(limits));
     }
 
     pub fn tenant(&self) -> &TenantId {
@@ -294,6 +307,7 @@ impl Host {
         };
         shared.sandbox.check(&bytes, &self.limits).map_err(invalid)?;
         let size = bytes.len();
+        self.room_for_bytes(size as u64).await?;
         let component = match shared.sandbox.cached(digest).await {
             Some(component) => component,
             None => {

@@ -10,6 +10,8 @@ use super::session::{Ended, Session};
 use crate::model::command::RunConfig;
 use crate::model::error::{ErrorRecord, Kind};
 use crate::model::execution::{Execution, RunStatus};
+use crate::model::ids::{RunId, ThreadId};
+use crate::store::Store;
 
 /// `Err`: why it cannot be done. Nothing is changed then.
 pub(super) type Applied = Result<(), ErrorRecord>;
@@ -18,6 +20,11 @@ pub(super) type Applied = Result<(), ErrorRecord>;
 pub(super) trait OnIdle: Send {
     /// Why a run that stands like this does not take it; `None`: it does.
     fn refuses(&self, status: RunStatus) -> Option<&'static str>;
+
+    /// Whether this is a run that the caller began for this very command, and that nobody runs yet.
+    fn has_begun(&self, _: RunId) -> bool {
+        false
+    }
 
     /// Does it. Durable with the session's first commit; done again from what is true then if that is lost.
     fn apply<'a>(&'a mut self, session: &'a mut Session) -> BoxFuture<'a, Result<Applied, Ended>>;
@@ -36,21 +43,31 @@ impl Host {
         let Ok(_only) = lock.try_lock() else {
             return Err(busy(&thread, None).into());
         };
+        self.change_held(&store, &thread, command).await
+    }
+
+    /// The caller holds the thread's lock.
+    pub(super) async fn change_held(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        command: &mut dyn OnIdle,
+    ) -> Result<Execution, EngineError> {
         for _ in 0..RACES_MAX {
-            let snapshot = self.load(&store, &thread).await?;
-            if snapshot.status == RunStatus::Running {
-                return Err(busy(&thread, Some(&snapshot)).into());
+            let snapshot = self.load(store, thread).await?;
+            if snapshot.status == RunStatus::Running && !command.has_begun(snapshot.root.run.run) {
+                return Err(busy(thread, Some(&snapshot)).into());
             }
             if let Some(why) = command.refuses(snapshot.status) {
                 let (run, status) = (snapshot.root.run.run, snapshot.status.as_str());
                 let what = format!("run {run} on thread {thread} is {status}; {why}");
                 return Err(refused(&snapshot, Kind::NotPending, what).into());
             }
-            let (invocation, mut session) = self.reopen(&store, &thread, snapshot).await?;
+            let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
             let session = match command.apply(&mut session).await {
                 Ok(Ok(())) => Ok(session),
                 Ok(Err(error)) => {
-                    let mut refusal = refused(&self.load(&store, &thread).await?, error.kind, error.message);
+                    let mut refusal = refused(&self.load(store, thread).await?, error.kind, error.message);
                     refusal.error.more = error.more;
                     return Err(refusal.into());
                 }

@@ -129,26 +129,30 @@ impl Ledger {
         let store = self.store.clone();
         // A task of its own, because the caller may be dropped while it waits: the batch is with the
         // writer by then, and what is known here must be what comes of it.
-        let committing = tokio::spawn(async move {
-            let committed = store.commit(batch).await.map_err(|error| match error {
-                CommitError::Conflict => Lost::Conflict,
-                CommitError::Store(error) => Lost::Store(error),
-            })?;
-            state.expect = Expect::At { head: state.head, epoch: committed.epoch };
-            state.queued = committed.queued;
-            match lease {
-                LeaseChange::Keep => {}
-                LeaseChange::Claim { until, .. } | LeaseChange::Renew { until } => {
-                    state.claimed = Some(until);
-                    state.has_owner = true;
+        let span = tracing::info_span!("commit", status = status.as_str());
+        let committing = tokio::spawn(tracing::Instrument::instrument(
+            async move {
+                let committed = store.commit(batch).await.map_err(|error| match error {
+                    CommitError::Conflict => Lost::Conflict,
+                    CommitError::Store(error) => Lost::Store(error),
+                })?;
+                state.expect = Expect::At { head: state.head, epoch: committed.epoch };
+                state.queued = committed.queued;
+                match lease {
+                    LeaseChange::Keep => {}
+                    LeaseChange::Claim { until, .. } | LeaseChange::Renew { until } => {
+                        state.claimed = Some(until);
+                        state.has_owner = true;
+                    }
+                    LeaseChange::Release => {
+                        state.claimed = None;
+                        state.has_owner = false;
+                    }
                 }
-                LeaseChange::Release => {
-                    state.claimed = None;
-                    state.has_owner = false;
-                }
-            }
-            Ok(())
-        });
+                Ok(())
+            },
+            span,
+        ));
         match committing.await {
             Ok(committed) => committed,
             Err(error) => std::panic::resume_unwind(error.into_panic()),

@@ -15,6 +15,8 @@ use crate::store::{Origin, RunSnapshot, Waypoint, Write};
 /// What a new thread begins with.
 pub struct Offshoot {
     now: Timestamp,
+    /// The id of its root run.
+    root: RunId,
     pub writes: Vec<Write>,
     /// The channel values that its runs start from.
     pub wanted: BTreeSet<(ChannelName, Version)>,
@@ -23,8 +25,8 @@ pub struct Offshoot {
 }
 
 impl Offshoot {
-    pub fn new(now: Timestamp) -> Self {
-        Self { now, writes: Vec::new(), wanted: BTreeSet::new(), runs: Vec::new() }
+    pub fn new(now: Timestamp, root: RunId) -> Self {
+        Self { now, root, writes: Vec::new(), wanted: BTreeSet::new(), runs: Vec::new() }
     }
 
     /// The first run of the way and those below it. Returns the checkpoint that it starts from. `stands`: of
@@ -60,7 +62,7 @@ impl Offshoot {
     ) -> At {
         let checkpoint = CheckpointId::fresh();
         let row = RunRow {
-            run: parent.map_or_else(RunId::fresh, |(_, task)| RunId::derive(task, 0)),
+            run: parent.map_or(self.root, |(_, task)| RunId::derive(task, 0)),
             parent,
             head: parent.map(|_| checkpoint),
             status: RunStatus::Running,
@@ -76,7 +78,7 @@ impl Offshoot {
         self.writes.push(Write::Run(row));
         self.writes.push(Write::Checkpoint(CheckpointRow {
             checkpoint,
-            // In the other thread: where this one comes from.
+            // Of a fork, in the other thread: where this one comes from.
             parent: Some(boundary.checkpoint),
             run: at.run,
             kind: CheckpointKind::Boundary,

@@ -15,7 +15,7 @@ use crate::model::command::RunConfig;
 use crate::model::compile::CompiledGraph;
 use crate::model::error::{Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{ChannelName, RunId, TenantId, ThreadId};
+use crate::model::ids::{ChannelName, CheckpointId, RunId, TenantId, ThreadId};
 use crate::model::json::Json;
 use crate::store::{LeaseChange, Store, ThreadSnapshot, Write};
 
@@ -27,6 +27,8 @@ pub(super) struct Input {
     pub queued: Option<i64>,
     /// The id that its run will have, if its caller chose one.
     pub run: Option<RunId>,
+    /// The state that it is put into, if that is an earlier one.
+    pub from: Option<CheckpointId>,
 }
 
 /// Word to the worker that starts what waits.
@@ -75,7 +77,7 @@ impl Host {
         }
         let graph = self.shared.graph(&self.tenant, queued.graph).await?;
         let update = plan::accept_input(&graph, &queued.input).map_err(Refused::of)?;
-        let input = Input { update, gates: queued.gates, queued: Some(seq), run: None };
+        let input = Input { update, gates: queued.gates, queued: Some(seq), run: None, from: None };
         self.start(&store, &thread, &graph, &input, None).await.map(Some)
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
+use tracing::Instrument as _;
 
 use super::error::EngineError;
 use super::graph::busy;
@@ -74,6 +75,7 @@ impl Host {
         if let Some(text) = &command.steer {
             super::steer::bounded(text, &self.limits)?;
         }
+        self.may_spend()?;
         let lock = self.shared.thread_lock(&self.tenant, thread);
         // What the command was first found to be for. If somebody else is faster, it must not slip on to
         // the question that came after: not if the race is lost, and not while it waits its turn.
@@ -276,6 +278,7 @@ impl Host {
         thread: &ThreadId,
         snapshot: ThreadSnapshot,
     ) -> Result<(Arc<Invocation>, Session), EngineError> {
+        self.count_bytes().await?;
         let expect = Expect::At { head: snapshot.head, epoch: snapshot.epoch };
         let at = (expect, snapshot.head);
         let known = (snapshot.secret, snapshot.version);
@@ -293,7 +296,10 @@ impl Host {
         session: Result<Session, Ended>,
     ) -> Result<Option<Execution>, EngineError> {
         let ended = match session {
-            Ok(session) => session.drive().await,
+            Ok(session) => {
+                let (run, thread) = (session.root.row.run, invocation.thread_name());
+                session.drive().instrument(tracing::info_span!("run", %run, thread)).await
+            }
             Err(ended) => Err(ended),
         };
         let fault = match ended {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
 use super::channels::Channels;
 use super::host::locked;
@@ -207,9 +208,10 @@ impl Run {
             if self.slots.is_empty() {
                 return Ok(self.end(RunStatus::Completed, None).await);
             }
-            self.run_ready().await?;
+            let span = tracing::info_span!("step", step = self.boundary.step);
+            self.run_ready().instrument(span.clone()).await?;
             while self.settled_by_others().await {
-                self.run_ready().await?;
+                self.run_ready().instrument(span.clone()).await?;
             }
             let finished: Option<Vec<&Finish>> = self
                 .slots
@@ -296,6 +298,7 @@ impl Run {
     /// Whether the run may have a step like this.
     pub fn in_bounds(&self, next: &Plan) -> Result<(), ErrorRecord> {
         self.has_nodes_of(next)?;
+        self.invocation.has_room()?;
         let limits = &self.invocation.limits;
         let (tasks, step) = (next.tasks.len(), self.boundary.step + 1);
         if tasks > limits.step_tasks as usize {
@@ -408,15 +411,19 @@ impl Run {
         let spawned = match started {
             Started::Attempt(component, attempt) => {
                 self.watch(Watched::TaskStarted { node: &self.path_of(i), task, attempt: number });
-                let sandbox = self.invocation.shared.sandbox.clone();
-                tasks.spawn(async move {
+                let (invocation, span) = (self.invocation.clone(), tracing::info_span!("attempt", number));
+                let ran = async move {
                     if !wait.is_zero() {
                         tokio::time::sleep(wait).await;
                     }
-                    (i, Came::Ran(sandbox.run(&component, *attempt).await))
-                })
+                    (i, Came::Ran(invocation.run(&component, *attempt).instrument(span).await))
+                };
+                tasks.spawn(ran.instrument(tracing::info_span!("task", node = %slot.row.node, %task)))
             }
-            Started::Child(child) => tasks.spawn(Self::drive(i, child)),
+            Started::Child(child) => {
+                let span = tracing::info_span!("task", node = %slot.row.node, %task);
+                tasks.spawn(Self::drive(i, child).instrument(span))
+            }
         };
         running.insert(spawned.id(), i);
         Ok(())
@@ -651,6 +658,7 @@ impl Run {
         tasks: Vec<Write>,
     ) {
         let rows = self.channels.apply(next.version, changes);
+        self.invocation.stored(&rows);
         self.boundary = next;
         self.slots = self.fresh_slots();
         let row = CheckpointRow {

@@ -55,7 +55,8 @@ impl Slot {
             TaskState::Failed(_) => return None,
             // A task that has begun is past it, also where the graph has it only since.
             TaskState::Started | TaskState::Paused => {
-                (InterruptKind::Before, self.gated.before && self.row.attempts == 0)
+                let is_held = self.interrupts.iter().any(|row| row.kind == InterruptKind::Before);
+                (InterruptKind::Before, (self.gated.before || is_held) && self.row.attempts == 0)
             }
         };
         let passed =

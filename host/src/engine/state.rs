@@ -4,6 +4,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::error::EngineError;
+use super::graph::busy;
 use super::host::Host;
 use super::idle::{Applied, OnIdle};
 use super::plan;
@@ -14,8 +15,9 @@ use crate::model::checkpoint::{Finish, Plan, PlannedTask, TaskState};
 use crate::model::command::RunConfig;
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{ChannelName, NodeId};
+use crate::model::ids::{ChannelName, NodeId, RunId, ThreadId};
 use crate::model::json::Json;
+use crate::store::Store;
 
 /// What is written, and in whose name.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +28,17 @@ pub struct StateUpdate {
     pub as_node: Option<String>,
     /// Who writes it.
     pub actor: Option<String>,
+    pub onward: Onward,
+}
+
+/// What happens after a state was written into.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Onward {
+    /// The thread goes on from there.
+    #[default]
+    Run,
+    /// What asked asks anew. All else stands at a gate until somebody lets it pass.
+    Hold,
 }
 
 impl Host {
@@ -33,6 +46,23 @@ impl Host {
     /// folded first, and they do not run again; what was not done runs from the new state, and asks again
     /// under new ids. Effects that were done are not done again.
     pub async fn set_state(&self, config: RunConfig, update: StateUpdate) -> Result<Execution, EngineError> {
+        let (store, thread) = self.durable(&config)?;
+        self.room_for_bytes(0).await?;
+        let lock = self.shared.thread_lock(&self.tenant, &thread);
+        let Ok(_only) = lock.try_lock() else {
+            return Err(busy(&thread, None).into());
+        };
+        self.set_state_held(&store, &thread, &update, None).await
+    }
+
+    /// The caller holds the thread's lock. `begun`: a run of the caller's own, which nobody runs yet.
+    pub(super) async fn set_state_held(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        update: &StateUpdate,
+        begun: Option<RunId>,
+    ) -> Result<Execution, EngineError> {
         if let Some(actor) = &update.actor {
             name_of("who sets the state", actor)?;
         }
@@ -40,24 +70,29 @@ impl Host {
         let bound = ("state_bytes", limits.state_bytes);
         let values =
             limits.take_json(&update.values.to_string(), "the update", bound).map_err(Refused::of)?;
-        self.change(&config, &mut Set { values, as_node: update.as_node, by: update.actor }).await
+        self.change_held(store, thread, &mut Set { values, update, begun }).await
     }
 }
 
-/// An update that was taken.
-struct Set {
+/// An update whose values were taken.
+struct Set<'s> {
     values: Json,
-    as_node: Option<String>,
-    by: Option<String>,
+    update: &'s StateUpdate,
+    begun: Option<RunId>,
 }
 
-impl OnIdle for Set {
+impl OnIdle for Set<'_> {
     fn refuses(&self, status: RunStatus) -> Option<&'static str> {
         (status == RunStatus::Cancelled).then_some("start another, or fork from before")
     }
 
+    fn has_begun(&self, run: RunId) -> bool {
+        self.begun == Some(run)
+    }
+
     fn apply<'a>(&'a mut self, session: &'a mut Session) -> BoxFuture<'a, Result<Applied, Ended>> {
-        Box::pin(session.root.set_state(&self.values, self.as_node.as_deref(), self.by.as_deref()))
+        let StateUpdate { as_node, actor, onward, .. } = self.update;
+        Box::pin(session.root.set_state(&self.values, (as_node.as_deref(), *onward), actor.as_deref()))
     }
 }
 
@@ -67,7 +102,7 @@ impl Run {
     async fn set_state(
         &mut self,
         values: &Json,
-        as_node: Option<&str>,
+        (as_node, onward): (Option<&str>, Onward),
         by: Option<&str>,
     ) -> Result<Applied, Ended> {
         let graph = self.graph.clone();
@@ -89,6 +124,8 @@ impl Run {
         let mut finished = Plan { tasks: Vec::new(), arrived: planned.arrived.clone() };
         let mut finishes: Vec<Finish> = Vec::new();
         let mut rest = Plan::default();
+        // Of the tasks that are left, those that asked.
+        let mut asked: Vec<bool> = Vec::new();
         for (i, task) in planned.tasks.iter().enumerate() {
             match &self.slots[i].row.state {
                 TaskState::Finished(finish) if done[i] => {
@@ -96,7 +133,10 @@ impl Run {
                     finishes.push(finish.clone());
                 }
                 _ if stands_for == Some(i) => {}
-                _ => rest.tasks.push(task.clone()),
+                state => {
+                    asked.push(*state == TaskState::Paused && self.slots[i].gate().is_none());
+                    rest.tasks.push(task.clone());
+                }
             }
         }
         if let Some(node) = &as_node {
@@ -127,6 +167,12 @@ impl Run {
             match self.fold(updates).await? {
                 Ok(changes) => self.step_to(rest.clone(), changes, std::mem::take(&mut left)).await,
                 Err(error) => return Ok(Err(error)),
+            }
+        }
+        if onward == Onward::Hold {
+            asked.resize(self.slots.len(), false);
+            for (slot, _) in self.slots.iter_mut().zip(asked).filter(|(_, asked)| !asked) {
+                slot.gated.before = true;
             }
         }
         Ok(Ok(()))

@@ -51,15 +51,37 @@ impl Host {
     /// Sweeps when the next question expires, and at least this often, until the host is stopped. For hosts
     /// that live long; what it misses while nothing runs, the next sweep finds.
     pub async fn keep_sweeping(&self, at_least_every: Duration) -> Result<(), EngineError> {
+        self.keep_sweeping_with(at_least_every, |_| std::future::ready(())).await
+    }
+
+    /// Likewise; what came of each sweep is handed out, also if nothing was due. A sweep that the store does
+    /// not allow now is tried again.
+    pub async fn keep_sweeping_with<F>(
+        &self,
+        at_least_every: Duration,
+        mut told: impl FnMut(Vec<Swept>) -> F,
+    ) -> Result<(), EngineError>
+    where
+        F: Future<Output = ()> + Send,
+    {
         let store = self.durable_store()?;
         let mut stopped = Box::pin(self.shared.stopped());
         loop {
-            for swept in self.sweep().await? {
-                if let Err(error) = swept.result {
-                    tracing::warn!(thread = %swept.thread, %error, "what is due on this thread was not done");
+            let mut until = None;
+            match self.sweep().await {
+                Ok(swept) => {
+                    for Swept { thread, result, .. } in &swept {
+                        if let Err(error) = result {
+                            tracing::warn!(%thread, %error, "what is due on this thread was not done");
+                        }
+                    }
+                    told(swept).await;
+                    let next = store.next_expiry().await.ok().flatten();
+                    until = next.map(|at| at.0.saturating_sub(self.shared.clock.now().0));
                 }
+                Err(EngineError::Stopped) => return Ok(()),
+                Err(error) => tracing::warn!(%error, "it was not looked for what is due"),
             }
-            let until = store.next_expiry().await?.map(|at| at.0.saturating_sub(self.shared.clock.now().0));
             let until =
                 until.map_or(at_least_every, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
             // Not at once: what cannot be done now would be tried without a pause.

@@ -13,7 +13,7 @@ use super::ledger::{Ledger, Lost};
 use super::plan;
 use super::watch::Watched;
 use crate::model::checkpoint::{
-    EffectRow, EffectScope, EffectState, JournalRow, SteeringRow, TaskRow, Version,
+    ChannelRow, EffectRow, EffectScope, EffectState, JournalRow, SteeringRow, TaskRow, Version,
 };
 use crate::model::compile::{CompiledEffect, CompiledGraph, CompiledNode};
 use crate::model::error::{ErrorRecord, Kind};
@@ -23,7 +23,7 @@ use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{Call, EffectOutcome, EffectReply, Instruction, Journal, Reply};
 use crate::model::json::Json;
 use crate::model::limits::Limits;
-use crate::sandbox::{LogLevel, Outside, Performed};
+use crate::sandbox::{Attempt, Component, LogLevel, Outside, Performed, Ran};
 use crate::store::Write;
 
 /// Why an invocation cannot go on, whatever its nodes do.
@@ -122,6 +122,24 @@ impl Invocation {
             sent["secret"] = auth.secret.as_str().into();
         }
         Json::from_value(&sent).unwrap_or_else(|_| Json::null())
+    }
+
+    /// An attempt, once the tenant has fuel for it.
+    pub async fn run(&self, component: &Component, attempt: Attempt) -> Ran {
+        self.shared.fuel(&self.tenant, &self.limits).await;
+        let ran = self.shared.sandbox.run(component, attempt).await;
+        self.shared.used.spend(&self.tenant, &self.limits, ran.fuel, self.shared.clock.now());
+        ran
+    }
+
+    pub fn has_room(&self) -> Result<(), ErrorRecord> {
+        self.shared.used.has_room(&self.tenant, &self.limits)
+    }
+
+    pub fn stored(&self, rows: &[ChannelRow]) {
+        for row in rows {
+            self.shared.used.stored(&self.tenant, &self.limits, row.value.bytes());
+        }
     }
 
     pub fn fail(&self, fault: Fault) -> Performed {

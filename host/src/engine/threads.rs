@@ -42,6 +42,7 @@ impl Host {
             }
             match store.delete(&self.tenant, &thread, snapshot.head, snapshot.epoch).await {
                 Ok(()) => {
+                    self.shared.used.count_again(&self.tenant);
                     self.shared.called_off(&self.tenant, &thread);
                     return Ok(());
                 }
@@ -59,7 +60,10 @@ impl Host {
         let (store, thread) = self.durable(&config)?;
         for _ in 0..RACES_MAX {
             match store.prune(&self.tenant, &thread, boundaries).await {
-                Ok(Some(pruned)) => return Ok(pruned),
+                Ok(Some(pruned)) => {
+                    self.shared.used.count_again(&self.tenant);
+                    return Ok(pruned);
+                }
                 // Says that there is no such thread.
                 Ok(None) => drop(self.load(&store, &thread).await?),
                 Err(CommitError::Conflict) => {}

@@ -113,6 +113,16 @@ pub enum ChannelValue {
     },
 }
 
+impl ChannelValue {
+    /// What it takes to keep it.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Whole(value) => value.as_str().len() as u64,
+            Self::Appended { text, .. } => text.len() as u64,
+        }
+    }
+}
+
 /// How far one task is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRow {

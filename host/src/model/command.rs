@@ -19,6 +19,9 @@ pub struct RunConfig {
     /// The id that the run will have, if the caller needs to know it before: whether a run of this id is
     /// there says whether it was started. Input that waits its turn does not keep it.
     pub run_id: Option<RunId>,
+    /// The state that new input is put into, if it is not the thread's latest: see `Host::rewind`. Only a start
+    /// reads it; input that waits its turn does not keep it.
+    pub from: Option<CheckpointId>,
 }
 
 /// What becomes of new input on a thread that is paused or running.
@@ -64,6 +67,12 @@ impl RunConfig {
     /// The id that the run will have.
     pub fn run_id(mut self, run: RunId) -> Self {
         self.run_id = Some(run);
+        self
+    }
+
+    /// The state that new input is put into.
+    pub fn from(mut self, checkpoint: CheckpointId) -> Self {
+        self.from = Some(checkpoint);
         self
     }
 

@@ -60,6 +60,12 @@ pub struct Limits {
     /// What the tasks that run at once may have of linear memory together: each counts with the
     /// `memory_bytes` that it may grow to, and waits until there is room for that.
     pub memory_bytes_at_once: u64,
+    /// Fuel that a tenant's nodes may use in any minute, in one process.
+    pub fuel_per_minute: u64,
+    /// Threads that a tenant may have.
+    pub threads: u64,
+    /// What a tenant may keep: components, state, and what its tasks asked and were told.
+    pub storage_bytes: u64,
     /// Compilations that run at once in this process.
     pub compiles_at_once: u32,
     /// Wall time of one compilation.
@@ -97,6 +103,10 @@ impl Default for Limits {
             component_bytes: 64 * MIB,
             tasks_at_once: 64,
             memory_bytes_at_once: 8 * 1024 * MIB,
+            // Whoever serves tenants says what each of them may use.
+            fuel_per_minute: u64::MAX,
+            threads: u64::MAX,
+            storage_bytes: u64::MAX,
             compiles_at_once: 2,
             // A Python component takes a quarter of a minute on a free machine, and many times that on a busy one.
             compile_ms: 600_000,

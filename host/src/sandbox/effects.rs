@@ -14,6 +14,7 @@ const NAME_CHARS_MAX: usize = 255;
 const KEY_CHARS_MAX: usize = 255;
 
 impl Host for Guest {
+    #[tracing::instrument(level = "info", name = "host_call", skip_all, fields(call = "effect"))]
     async fn perform(
         &mut self,
         name: String,

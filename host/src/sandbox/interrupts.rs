@@ -10,12 +10,14 @@ use crate::model::limits::Limits;
 use crate::model::schema::AnswerSchema;
 
 impl Host for Guest {
+    #[tracing::instrument(level = "info", name = "host_call", skip_all, fields(call = "interrupt"))]
     async fn interrupt(&mut self, question: Asked) -> wasmtime::Result<String> {
         let question = checked(question, &self.limits)?;
         let mut answers = self.ask(Call::Interrupt { question }).await?;
         Ok(answers.pop().ok_or(Stop::Fault)?)
     }
 
+    #[tracing::instrument(level = "info", name = "host_call", skip_all, fields(call = "interrupt-all"))]
     async fn interrupt_all(&mut self, questions: Vec<Asked>) -> wasmtime::Result<Vec<String>> {
         // Nothing to wait for, so nothing for the journal either.
         if questions.is_empty() {

@@ -40,6 +40,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wasmtime::Engine;
 
+use tracing::Instrument as _;
+
 use crate::model::compile::NodeInfo;
 use crate::model::ids::{Digest, TenantId};
 use crate::model::limits::Limits;
@@ -178,11 +180,15 @@ impl Sandbox {
     pub async fn run(&self, component: &Component, attempt: Attempt) -> Ran {
         let place = self.place(&attempt.tenant, &attempt.limits).await;
         let (engine, component) = (self.0.engine.clone(), component.clone());
-        let ran = self.0.cores.run(&attempt.tenant.clone(), async move {
-            // Free again when the instance is gone, also where nobody waits for it any more.
-            let _place = place;
-            run::run(&engine, &component, attempt).await
-        });
+        let ran = self.0.cores.run(
+            &attempt.tenant.clone(),
+            async move {
+                // Free again when the instance is gone, also where nobody waits for it any more.
+                let _place = place;
+                run::run(&engine, &component, attempt).await
+            }
+            .in_current_span(),
+        );
         ran.await
     }
 

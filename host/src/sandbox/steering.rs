@@ -8,6 +8,7 @@ use super::stop::Stop;
 use crate::model::journal::{Call, Instruction, Reply};
 
 impl Host for Guest {
+    #[tracing::instrument(level = "info", name = "host_call", skip_all, fields(call = "steering"))]
     async fn instructions(&mut self) -> wasmtime::Result<Vec<Told>> {
         let instructions = match self.recall(&Call::Steering)? {
             Recalled::Known { reply: Reply::Steering(instructions), at, .. } => {

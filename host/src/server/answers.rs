@@ -275,7 +275,7 @@ pub async fn answer(
         expect: expect.checkpoint_id.map(CheckpointId),
         request: request_of(&headers)?,
     };
-    let execution = allowed.carry_out(&thread, Ask::Answer(Box::new(answering))).await?;
+    let execution = allowed.carry_out(&thread, Ask::Answer(Box::new(answering)), Vec::new()).await?;
     Ok(Reply(allowed.standing(&thread, execution).await?))
 }
 
@@ -398,7 +398,7 @@ pub async fn resume(
         expect: expect.checkpoint_id.map(CheckpointId),
         request: request_of(&headers)?,
     };
-    let execution = allowed.carry_out(&thread, Ask::Answer(Box::new(answering))).await?;
+    let execution = allowed.carry_out(&thread, Ask::Answer(Box::new(answering)), Vec::new()).await?;
     Ok(Reply(allowed.standing(&thread, execution).await?))
 }
 
@@ -447,7 +447,7 @@ pub async fn retry(caller: Caller, Path(thread): Path<String>) -> Result<Reply<S
             execution.run_id
         ))
     })?;
-    let execution = allowed.carry_out(&thread, Ask::Retry { at }).await?;
+    let execution = allowed.carry_out(&thread, Ask::Retry { at }, Vec::new()).await?;
     Ok(Reply(allowed.standing(&thread, execution).await?))
 }
 

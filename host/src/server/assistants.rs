@@ -102,11 +102,10 @@ pub async fn count(caller: Caller, Body(search): Body<AssistantSearch>) -> Resul
     Ok(Reply(allowed.store().assistants(&allowed.tenant, &filter).await?.1))
 }
 
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-pub struct AssistantCreate {
-    /// The name that a graph is deployed under.
-    pub graph_id: String,
-    pub assistant_id: Option<Uuid>,
+/// What a client says about an assistant.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct AssistantWords {
     pub name: Option<String>,
     pub description: Option<String>,
     #[schema(value_type = Option<Object>)]
@@ -115,8 +114,38 @@ pub struct AssistantCreate {
     pub context: Option<Map<String, Value>>,
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
+}
+
+impl AssistantWords {
+    /// Puts what is said over what is there.
+    fn put(self, row: &mut AssistantRow) -> Result<(), Problem> {
+        if let Some(name) = self.name {
+            row.name = line(name, "name")?;
+        }
+        if let Some(text) = self.description {
+            row.description = Some(text.chars().take(4_000).collect());
+        }
+        for (new, old) in [(self.config, &mut row.config), (self.context, &mut row.context)] {
+            if let Some(new) = new {
+                *old = body::object(Some(new), "config and context")?;
+            }
+        }
+        if let Some(new) = self.metadata {
+            row.metadata = merged(&row.metadata, new)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct AssistantCreate {
+    /// The name that a graph is deployed under.
+    pub graph_id: String,
+    pub assistant_id: Option<Uuid>,
     #[serde(default)]
     pub if_exists: IfExists,
+    #[serde(flatten)]
+    pub words: AssistantWords,
 }
 
 /// Another assistant for a graph.
@@ -132,35 +161,15 @@ pub async fn create(
         return Err(Problem::not_found(format_args!("graph {:?}", body::clip(&graph))));
     }
     let now = allowed.host.clock().now();
-    let id = create.assistant_id.unwrap_or_else(Uuid::new_v4_like);
-    let row = AssistantRow {
-        assistant: id,
-        name: line(create.name.unwrap_or_else(|| graph.clone()), "name")?,
-        description: create.description.map(|text| text.chars().take(4_000).collect()),
-        config: body::object(create.config, "config")?,
-        context: body::object(create.context, "context")?,
-        metadata: body::object(create.metadata, "metadata")?,
-        version: 1,
-        created_at: now,
-        updated_at: now,
-        graph,
-    };
+    let id = create.assistant_id.unwrap_or_else(|| allowed.fresh_id());
+    let mut row =
+        AssistantRow { assistant: id, metadata: Json::from_canonical("{}"), ..default_row(&graph, now) };
+    create.words.put(&mut row)?;
     let write = ServiceWrite::NewAssistant(row.clone());
     match (allowed.store().serve(&allowed.tenant, vec![write]).await?, create.if_exists) {
         (Ok(()), _) => Ok(Reply(Assistant::of(&row))),
         (Err(_), IfExists::Raise) => Err(Problem::conflict(format!("there is an assistant {id} already"))),
         (Err(_), IfExists::DoNothing) => Ok(Reply(Assistant::of(&named(&allowed, &id.to_string()).await?))),
-    }
-}
-
-/// A fresh id, in time order.
-trait Fresh {
-    fn new_v4_like() -> Self;
-}
-
-impl Fresh for Uuid {
-    fn new_v4_like() -> Self {
-        Uuid::now_v7()
     }
 }
 
@@ -185,14 +194,8 @@ pub async fn get(caller: Caller, Path(id): Path<String>) -> Result<Reply<Assista
 #[serde(default)]
 pub struct AssistantUpdate {
     pub graph_id: Option<String>,
-    pub name: Option<String>,
-    pub description: Option<String>,
-    #[schema(value_type = Option<Object>)]
-    pub config: Option<Map<String, Value>>,
-    #[schema(value_type = Option<Object>)]
-    pub context: Option<Map<String, Value>>,
-    #[schema(value_type = Option<Object>)]
-    pub metadata: Option<Map<String, Value>>,
+    #[serde(flatten)]
+    pub words: AssistantWords,
 }
 
 /// Change an assistant.
@@ -212,18 +215,7 @@ pub async fn update(
         }
         row.graph = graph;
     }
-    if let Some(name) = update.name {
-        row.name = line(name, "name")?;
-    }
-    row.description = update.description.or(row.description);
-    for (new, old) in [(update.config, &mut row.config), (update.context, &mut row.context)] {
-        if let Some(new) = new {
-            *old = body::object(Some(new), "config and context")?;
-        }
-    }
-    if let Some(new) = update.metadata {
-        row.metadata = merged(&row.metadata, new)?;
-    }
+    update.words.put(&mut row)?;
     row.version += 1;
     row.updated_at = allowed.host.clock().now();
     match allowed.store().serve(&allowed.tenant, vec![ServiceWrite::Assistant(row.clone())]).await? {

@@ -83,7 +83,7 @@ pub async fn put(
     let digest = Digest::of(&bytes);
     let known = allowed.store().component_info(&allowed.tenant, digest).await?;
     if known.is_none() {
-        allowed.service.room_for_component(&allowed.tenant, bytes.len() as u64).await?;
+        allowed.service.room_for_component(&allowed.tenant).await?;
     }
     let installed = allowed.host.install(&digest.to_string(), bytes.to_vec()).await?;
     Ok(Reply(Component {

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicI64;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
@@ -22,6 +23,7 @@ use super::problem::Problem;
 use super::service::Shared;
 use crate::engine::EngineError;
 use crate::model::{Execution, Kind, RunStatus, TenantId};
+use crate::store::{Counters, InvocationRow};
 
 /// So many tenants have figures of their own.
 const TENANTS_MAX: usize = 100;
@@ -49,6 +51,35 @@ pub struct TakenLabels {
     taken: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct TenantLabels {
+    tenant: String,
+}
+
+/// How large the groups were that the store committed together.
+#[derive(Debug)]
+struct GroupSizes(Counters);
+
+impl EncodeMetric for GroupSizes {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let Counters { groups, batches, .. } = self.0;
+        let mut buckets: Vec<(f64, u64)> =
+            groups.iter().enumerate().map(|(i, count)| (f64::from(1_u32 << i), *count)).collect();
+        if let Some(last) = buckets.last_mut() {
+            last.0 = f64::MAX;
+        }
+        let count = groups.iter().sum();
+        encoder.encode_histogram::<Vec<(String, String)>>(batches as f64, count, &buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+/// What is counted in the database is counted so often at most.
+const USAGE_AFTER: Duration = Duration::from_secs(60);
+
 pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     request_seconds: Histogram,
@@ -58,6 +89,13 @@ pub struct Metrics {
     failures: Family<KindLabels, Counter>,
     webhooks: Family<TakenLabels, Counter>,
     pub streams: Gauge<i64, AtomicI64>,
+    pauses: Family<TenantLabels, Counter>,
+    resumes: Family<TenantLabels, Counter>,
+    divergences: Family<TenantLabels, Counter>,
+    threads: Family<TenantLabels, Gauge>,
+    storage: Family<TenantLabels, Gauge>,
+    fuel: Family<TenantLabels, Gauge>,
+    counted: tokio::sync::Mutex<Option<Instant>>,
     tenants: Mutex<BTreeSet<TenantId>>,
 }
 
@@ -73,6 +111,13 @@ impl Default for Metrics {
             failures: Family::default(),
             webhooks: Family::default(),
             streams: Gauge::default(),
+            pauses: Family::default(),
+            resumes: Family::default(),
+            divergences: Family::default(),
+            threads: Family::default(),
+            storage: Family::default(),
+            fuel: Family::default(),
+            counted: tokio::sync::Mutex::default(),
             tenants: Mutex::default(),
         }
     }
@@ -87,7 +132,17 @@ impl Metrics {
         self.request_seconds.observe(took.as_secs_f64());
     }
 
-    pub fn invocation(&self, tenant: &TenantId, result: &Result<Execution, EngineError>, took: Duration) {
+    pub fn invocation(
+        &self,
+        tenant: &TenantId,
+        row: &InvocationRow,
+        result: &Result<Execution, EngineError>,
+        took: Duration,
+    ) {
+        self.came_to(tenant, result);
+        if result.is_ok() && row.ask.as_str().starts_with("{\"answer\"") {
+            self.resumes.get_or_create(&TenantLabels { tenant: self.label(tenant) }).inc();
+        }
         let outcome = match result {
             Ok(execution) => match execution.status {
                 RunStatus::Interrupted => "interrupted",
@@ -105,6 +160,43 @@ impl Metrics {
         }
         self.invocations.get_or_create(&OutcomeLabels { tenant: self.label(tenant), outcome }).inc();
         self.invocation_seconds.observe(took.as_secs_f64());
+    }
+
+    /// What a sweep did, which nobody called for.
+    pub fn swept(&self, tenant: &TenantId, result: &Result<Execution, EngineError>) {
+        self.came_to(tenant, result);
+    }
+
+    fn came_to(&self, tenant: &TenantId, result: &Result<Execution, EngineError>) {
+        let of = || TenantLabels { tenant: self.label(tenant) };
+        match result.as_ref().map(|execution| execution.status) {
+            Ok(RunStatus::Interrupted) => drop(self.pauses.get_or_create(&of()).inc()),
+            Ok(RunStatus::Diverged) => drop(self.divergences.get_or_create(&of()).inc()),
+            _ => {}
+        }
+    }
+
+    /// What tenants have now.
+    async fn count(&self, service: &Shared) -> Result<(), Problem> {
+        let mut counted = self.counted.lock().await;
+        if counted.is_some_and(|at| at.elapsed() < USAGE_AFTER) {
+            return Ok(());
+        }
+        let tenants: Vec<TenantId> = {
+            let tenants = self.tenants.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            tenants.iter().cloned().collect()
+        };
+        let gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        for tenant in tenants {
+            let labels = TenantLabels { tenant: tenant.to_string() };
+            let usage = service.store().usage(&tenant).await?;
+            self.threads.get_or_create(&labels).set(gauge(usage.threads));
+            self.storage.get_or_create(&labels).set(gauge(usage.bytes()));
+            let fuel = service.host.for_tenant(tenant).fuel_spent();
+            self.fuel.get_or_create(&labels).set(gauge(fuel));
+        }
+        *counted = Some(Instant::now());
+        Ok(())
     }
 
     pub fn refused(&self, kind: Kind) {
@@ -134,14 +226,24 @@ impl Metrics {
         registry.register("failures", "Runs that failed or diverged", self.failures.clone());
         registry.register("webhooks", "Attempts to tell somebody", self.webhooks.clone());
         registry.register("streams", "Streams that are open", self.streams.clone());
+        registry.register("pauses", "Calls that stopped at a question", self.pauses.clone());
+        registry.register("resumes", "Answers that were taken", self.resumes.clone());
+        registry.register("divergences", "Replays that differed", self.divergences.clone());
+        self.count(service).await?;
+        registry.register("tenant_threads", "Threads there are", self.threads.clone());
+        registry.register("tenant_storage_bytes", "What is kept", self.storage.clone());
+        registry.register("tenant_fuel", "What nodes computed since the start", self.fuel.clone());
         let store = service.store();
         let gauge = |n: u64| ConstGauge::new(i64::try_from(n).unwrap_or(i64::MAX));
         let open = store.open_invocation_count().await?;
         registry.register("invocations_open", "Calls that wait or run", gauge(open));
+        let queued = store.queued_invocation_count().await?;
+        registry.register("invocations_queued", "Calls that wait for their thread", gauge(queued));
         let waiting = store.delivery_count().await?;
         registry.register("webhooks_waiting", "What is still to be told", gauge(waiting));
         let counters = store.counters();
         let counter = |n: u64| ConstCounter::new(n);
+        registry.register("store_commit_batches", "Batches of a transaction", GroupSizes(counters));
         registry.register("store_commits", "Transactions", counter(counters.commits));
         registry.register("store_batches", "Batches taken up", counter(counters.batches));
         registry.register("store_statements", "Statements", counter(counters.statements));

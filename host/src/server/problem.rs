@@ -12,6 +12,9 @@ use crate::engine::EngineError;
 use crate::model::{ErrorRecord, Kind, Refused};
 use crate::store::StoreError;
 
+/// The limits of which there is too much, rather than of something that is too large.
+const QUOTAS: [&str; 4] = ["fuel_per_minute", "threads", "components", "requests_per_minute"];
+
 /// A refusal, or a failure of the host.
 #[derive(Debug)]
 pub struct Problem {
@@ -98,7 +101,10 @@ impl Problem {
             | Kind::Expired
             | Kind::Diverged
             | Kind::Resume => StatusCode::CONFLICT,
-            Kind::Limit => StatusCode::PAYLOAD_TOO_LARGE,
+            Kind::Limit => match error.more.get("limit").and_then(Value::as_str) {
+                Some(limit) if QUOTAS.contains(&limit) => StatusCode::TOO_MANY_REQUESTS,
+                _ => StatusCode::PAYLOAD_TOO_LARGE,
+            },
             Kind::Denied => StatusCode::FORBIDDEN,
             Kind::Schema | Kind::Invalid | Kind::Undeclared | Kind::Trap | Kind::NodeFailed => {
                 StatusCode::UNPROCESSABLE_ENTITY
@@ -106,6 +112,10 @@ impl Problem {
             Kind::Store => return Self::failed(error),
         };
         let mut problem = Self::new(status, error.message.clone());
+        if status == StatusCode::TOO_MANY_REQUESTS {
+            let ms = error.more.get("retry_after_ms").and_then(Value::as_u64);
+            problem.retry_after_s = Some(ms.map_or(60, |ms| ms.div_ceil(1000)).clamp(1, 3600));
+        }
         problem.body.error = Some(json!(error));
         problem
     }

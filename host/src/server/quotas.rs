@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::service::Service;
-use crate::model::{Json, TenantId};
+use crate::model::{ErrorRecord, Json, Limits, Refused, TenantId};
 use crate::store::{SettingsRow, StoreError};
 
 /// What one tenant may use.
@@ -21,9 +21,13 @@ pub struct Quotas {
     pub requests_per_minute: u32,
     /// Calls that run at once; more of them wait.
     pub runs_at_once: u32,
+    /// Tasks of those that run at once; more of them wait.
+    pub tasks_at_once: u32,
+    /// What nodes may compute in any minute; after that, what is new is refused, and what was taken waits.
+    pub fuel_per_minute: u64,
     pub threads: u64,
     pub components: u64,
-    /// Components and the state of threads, together.
+    /// Components, the state of threads, and what their tasks asked and were told, together.
     pub storage_bytes: u64,
     /// One request's body, where the service takes more.
     pub body_bytes: u64,
@@ -34,10 +38,25 @@ impl Default for Quotas {
         Self {
             requests_per_minute: 60_000,
             runs_at_once: 64,
+            tasks_at_once: Limits::default().tasks_at_once,
+            fuel_per_minute: 1_000_000_000_000,
             threads: 1_000_000,
             components: 1_000,
             storage_bytes: 16 << 30,
             body_bytes: 64 << 20,
+        }
+    }
+}
+
+impl Quotas {
+    /// What the engine holds the tenant to.
+    fn limits(&self, of: &Limits) -> Limits {
+        Limits {
+            tasks_at_once: self.tasks_at_once.clamp(1, Limits::default().tasks_at_once),
+            fuel_per_minute: self.fuel_per_minute,
+            threads: self.threads,
+            storage_bytes: self.storage_bytes,
+            ..of.clone()
         }
     }
 }
@@ -115,7 +134,9 @@ impl Meter {
             of.bucket = Some((left, now));
             let wait = if rate > 0.0 { ((1.0 - left) / rate).ceil() } else { 60.0 };
             let what = format!("more than {per_minute} requests a minute (requests_per_minute); slow down");
-            return Err(Problem::too_many(what, wait.clamp(1.0, 60.0) as u64));
+            let error = ErrorRecord::limit("requests_per_minute", per_minute.into(), what)
+                .with("retry_after_ms", wait.clamp(1.0, 60.0) as u64 * 1000);
+            return Err(Refused::of(error).into());
         }
         of.bucket = Some((left - 1.0, now));
         Ok(())
@@ -155,6 +176,11 @@ impl Service {
             }
         }
         let settings = TenantSettings::of(self.store().settings(tenant).await?);
+        let host = self.host.for_tenant(tenant.clone());
+        let limits = settings.quotas.limits(host.limits());
+        if limits != *host.limits() {
+            self.host.set_limits(tenant.clone(), limits);
+        }
         let (mut tenants, tenant) = self.meter.of(tenant);
         if let Some(of) = tenants.get_mut(&tenant) {
             of.settings = Some((Instant::now(), settings.clone()));
@@ -164,30 +190,29 @@ impl Service {
 
     /// Whether the tenant may have one more thread.
     pub async fn room_for_thread(&self, tenant: &TenantId) -> Result<(), Problem> {
-        let quotas = self.tenant_settings(tenant).await?.quotas;
-        // Counted by the index; what was made and never ran is counted by the usage page.
-        if self.store().thread_count(tenant).await? >= quotas.threads {
-            let what = format!("there are {} threads already (threads); delete some", quotas.threads);
-            return Err(Problem::too_many(what, 60));
+        let threads = self.tenant_settings(tenant).await?.quotas.threads;
+        if self.store().named_thread_count(tenant).await? >= threads {
+            let what =
+                format!("there are {threads} threads already, which are the most (threads); delete some");
+            return Err(Refused::of(ErrorRecord::limit("threads", threads, what)).into());
         }
         Ok(())
     }
 
-    /// Whether the tenant may keep so many bytes more as a component.
-    pub async fn room_for_component(&self, tenant: &TenantId, bytes: u64) -> Result<(), Problem> {
-        let quotas = self.tenant_settings(tenant).await?.quotas;
-        let usage = self.store().usage(tenant).await?;
-        if usage.components >= quotas.components {
-            let what = format!("there are {} components already (components)", quotas.components);
-            return Err(Problem::too_many(what, 60));
+    /// Whether the tenant may keep one component more.
+    pub async fn room_for_component(&self, tenant: &TenantId) -> Result<(), Problem> {
+        let components = self.tenant_settings(tenant).await?.quotas.components;
+        if self.store().usage(tenant).await?.components >= components {
+            let what = format!("there are {components} components already, which are the most (components)");
+            return Err(Refused::of(ErrorRecord::limit("components", components, what)).into());
         }
-        let after = usage.component_bytes + usage.state_bytes + bytes;
-        if after > quotas.storage_bytes {
-            let what = format!(
-                "{after} bytes would be kept; at most {} are (storage_bytes); delete threads",
-                quotas.storage_bytes
-            );
-            return Err(Problem::too_large(what));
+        Ok(())
+    }
+
+    /// Reads what is set for every tenant there is, before anything of theirs goes on.
+    pub async fn know_tenants(&self) -> Result<(), StoreError> {
+        for tenant in self.store().tenants().await? {
+            self.tenant_settings(&tenant).await?;
         }
         Ok(())
     }

@@ -16,8 +16,8 @@ use utoipa_axum::routes;
 use super::problem::Problem;
 use super::service::Shared;
 use super::{
-    answers, assistants, components, graphs, health, metrics, openapi, runs, state, stateless, tenants,
-    threads,
+    answers, assistants, branches, components, graphs, health, journal, metrics, openapi, runs, state,
+    stateless, tenants, threads,
 };
 
 /// Those that answer soon, whatever happens.
@@ -38,6 +38,10 @@ fn quick() -> OpenApiRouter<Shared> {
         .routes(routes!(threads::search))
         .routes(routes!(threads::count))
         .routes(routes!(threads::get, threads::update, threads::remove))
+        .routes(routes!(branches::copy))
+        .routes(routes!(branches::fork))
+        .routes(routes!(branches::prune))
+        .routes(routes!(branches::prune_one))
         .routes(routes!(state::get, state::update))
         .routes(routes!(state::get_one))
         .routes(routes!(state::get_checkpoint))
@@ -53,6 +57,7 @@ fn quick() -> OpenApiRouter<Shared> {
         .routes(routes!(answers::retry))
         .routes(routes!(answers::upgrade))
         .routes(routes!(answers::tree))
+        .routes(routes!(journal::get))
         .routes(routes!(components::list))
         .routes(routes!(components::get))
         .routes(routes!(graphs::list))

@@ -15,10 +15,10 @@ use super::caller::{Allowed, Caller};
 use super::events::Modes;
 use super::problem::Problem;
 use super::shapes::{CallStatus, Checkpoint, Run, select};
-use super::state::{known, latest_only, named, truth};
+use super::state::{earlier, known, named, truth};
 use super::streams::{self, OnDisconnect, call_of, located};
-use super::work::{self, Accepted, Answering, Ask, Children, Give};
-use crate::model::{InterruptId, Json, Kind, RunConfig, RunStatus, ThreadId};
+use super::work::{self, Accepted, Answering, Ask, Children, Give, Then, Written};
+use crate::model::{CheckpointId, InterruptId, Json, Kind, RunConfig, RunStatus, ThreadId};
 use crate::store::{InvocationRow, InvocationStatus, NoteRow, ServiceWrite};
 
 /// A call: `input` starts a run, `command` goes on with what waits, neither lets gates pass.
@@ -30,6 +30,8 @@ pub struct RunCreate {
     /// From channels to values.
     pub input: Option<Value>,
     pub command: Option<RunCommand>,
+    /// The state to go on from, if it is not the latest: what came after stays in the history, and what waits
+    /// there is withdrawn.
     pub checkpoint: Option<Checkpoint>,
     pub checkpoint_id: Option<String>,
     /// Nodes to stop before, or `*`.
@@ -383,6 +385,7 @@ fn run_thread(text: &str) -> Result<ThreadId, Problem> {
 /// Takes a call on a thread.
 pub async fn submit(allowed: &Allowed, thread: &ThreadId, run: RunCreate) -> Result<Accepted, Problem> {
     let assistant = assistants::named(allowed, &run.assistant_id).await?;
+    allowed.host.may_spend()?;
     let (tenant, store) = (&allowed.tenant, allowed.store());
     let now = allowed.host.clock().now();
     let mut before = Vec::new();
@@ -404,15 +407,18 @@ pub async fn submit(allowed: &Allowed, thread: &ThreadId, run: RunCreate) -> Res
     let strategy = run.multitask_strategy.unwrap_or_default();
     let webhook = run.webhook.clone();
     let assistant_id = assistant.assistant;
-    if let Some(from) = from {
-        let execution = allowed.host.execution(RunConfig::thread(thread.as_str())).await?;
-        if let Some(head) = execution.checkpoint_id {
-            latest_only(Some(from), head)?;
+    let from = match from {
+        None => None,
+        Some(_) => {
+            let execution = allowed.host.execution(RunConfig::thread(thread.as_str())).await?;
+            let head = execution.checkpoint_id.ok_or_else(|| Problem::conflict("nothing ran yet"))?;
+            earlier(allowed, thread, from, head).await?
         }
-    }
-    let ask = ask(allowed, thread, &assistant, run).await?;
+    };
+    let ask = ask(allowed, thread, &assistant, run, from).await?;
     let id = allowed.fresh_id();
-    let is_start = matches!(ask, Ask::Start { .. });
+    // What goes on from an earlier state leaves what waits there, and stands in no line.
+    let is_start = matches!(ask, Ask::Start { from: None, .. });
     let supersedes = is_start && matches!(strategy, Strategy::Interrupt | Strategy::Rollback);
     let line = if is_start && !supersedes { work::IN_LINE } else { work::AT_ONCE };
     if supersedes {
@@ -446,6 +452,7 @@ async fn ask(
     thread: &ThreadId,
     assistant: &crate::store::AssistantRow,
     run: RunCreate,
+    from: Option<CheckpointId>,
 ) -> Result<Ask, Problem> {
     let RunCreate { input, command, interrupt_before, interrupt_after, multitask_strategy, .. } = run;
     if let Some(command) = command {
@@ -458,18 +465,34 @@ async fn ask(
             (Some(_), Some(_)) => {
                 Err(Problem::invalid("command: resume and update are two things; say one after the other"))
             }
-            (Some(value), None) => resume(allowed, thread, value).await,
+            (Some(value), None) => match (resume(allowed, thread, value).await?, from) {
+                (ask, None) => Ok(ask),
+                (Ask::Answer(answering), Some(to)) => match answering.give {
+                    Give::Value(value) => Ok(Ask::Rewind { to, then: Then::Answer(value) }),
+                    _ => Err(Problem::conflict(
+                        "at an earlier checkpoint questions are asked anew, under new ids: answer with one value, or \
+                         run it first",
+                    )),
+                },
+                (ask, Some(_)) => Ok(ask),
+            },
+            (None, Some(_)) if from.is_some() => Err(Problem::invalid(
+                "command.update goes with the latest state; write into an earlier one with POST /threads/{id}/state",
+            )),
             (None, Some(values @ Value::Object(_))) => {
                 let execution = allowed.host.execution(RunConfig::thread(thread.as_str())).await?;
                 let at = execution.checkpoint_id.ok_or_else(|| Problem::conflict("nothing ran yet"))?;
-                Ok(Ask::Set { at, values, as_node: None })
+                Ok(Ask::Set(Written { at, values, as_node: None }))
             }
             (None, Some(_)) => Err(Problem::invalid("command.update is an object from channels to values")),
             (None, None) => Err(Problem::invalid("command says nothing: resume or update")),
         };
     }
     let Some(input) = input else {
-        return go_on(allowed, thread).await;
+        return match from {
+            Some(to) => Ok(Ask::Rewind { to, then: Then::GoOn }),
+            None => go_on(allowed, thread).await,
+        };
     };
     if !input.is_object() {
         return Err(Problem::invalid("input is an object from channels to values"));
@@ -492,7 +515,7 @@ async fn ask(
     }
     let supersede = matches!(multitask_strategy, Some(Strategy::Interrupt | Strategy::Rollback));
     graph.check_input(&input)?;
-    Ok(Ask::Start { graph: deployed.graph, input, before, after, supersede })
+    Ok(Ask::Start { graph: deployed.graph, input, before, after, supersede, from })
 }
 
 /// An answer; a map of them only if each of its keys is a question that was asked on this thread.
@@ -539,6 +562,8 @@ async fn go_on(allowed: &Allowed, thread: &ThreadId) -> Result<Ask, Problem> {
         }
         (RunStatus::Failed | RunStatus::Diverged, Some(at)) => Ok(Ask::Retry { at }),
         (RunStatus::Running, _) => Err(Problem::conflict(format!("thread {thread} is busy"))),
+        // There is nothing to be done, and that is how it ends.
+        (RunStatus::Completed, _) => Ok(Ask::Look),
         _ => Err(nothing()),
     }
 }

@@ -117,6 +117,7 @@ impl Service {
         listener: TcpListener,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
+        self.know_tenants().await.map_err(io::Error::other)?;
         // Before the first request: what was accepted before comes first in its line.
         self.clone().pick_up().await.map_err(io::Error::other)?;
         let sweeping = tokio::spawn(self.clone().keep_sweeping());

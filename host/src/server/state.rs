@@ -14,10 +14,10 @@ use super::body::{self, Body, Path, Query};
 use super::caller::{Allowed, Caller};
 use super::problem::Problem;
 use super::shapes::{Checkpoint, Interrupt, Task, ThreadState, select, time, waited_at};
-use super::work::{self, Ask};
+use super::work::{self, Ask, Then, Written};
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, RunRow, TaskRow, TaskState};
-use crate::model::{CheckpointId, Json, RunConfig, RunId, TaskId, ThreadId};
-use crate::store::{RunSnapshot, Store};
+use crate::model::{CheckpointId, Execution, Json, RunConfig, RunId, TaskId, ThreadId};
+use crate::store::{RunSnapshot, ServiceWrite, Store};
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(default)]
@@ -172,7 +172,9 @@ pub struct StateUpdated {
     pub checkpoint_id: Option<String>,
 }
 
-/// Write into a thread's state, and go on from there.
+/// Write into a thread's state, the latest or an earlier one.
+///
+/// The thread goes on from there, once somebody runs it: what asked asks anew, and nothing else runs.
 #[utoipa::path(post, path = "/threads/{thread_id}/state", tag = "threads",
     params(("thread_id" = String, Path)), request_body = StateUpdateBody,
     responses((status = 200, description = "It is written", body = StateUpdated)))]
@@ -189,10 +191,13 @@ pub async fn update(
     let Some(at) = execution.checkpoint_id else {
         return Err(Problem::conflict("the thread has no checkpoint"));
     };
-    latest_only(named, at)?;
     let values = Value::Object(update.values.unwrap_or_default());
-    let ask = Ask::Set { at, values, as_node: update.as_node };
-    let execution = allowed.carry_out(&thread, ask).await?;
+    let as_node = update.as_node;
+    let ask = match earlier(&allowed, &thread, named, at).await? {
+        Some(to) => Ask::Rewind { to, then: Then::Edit { values, as_node } },
+        None => Ask::Edit(Written { at, values, as_node }),
+    };
+    let execution = allowed.carry_out(&thread, ask, Vec::new()).await?;
     let id = execution.checkpoint_id.map(|id| id.to_string());
     Ok(Reply(StateUpdated { checkpoint: Checkpoint::new(&thread, "", id.clone()), checkpoint_id: id }))
 }
@@ -216,24 +221,39 @@ pub fn named(
     Ok(Some(id))
 }
 
-/// The place where a fork begins: until there are forks, only the latest state can be gone on from.
-pub fn latest_only(named: Option<CheckpointId>, head: CheckpointId) -> Result<(), Problem> {
-    match named {
-        Some(id) if id != head => Err(Problem::conflict(format!(
-            "checkpoint {id} is not the thread's latest, which is {head}; only the latest can be gone on from"
-        ))),
-        _ => Ok(()),
+/// The checkpoint to go on from, if that is not the latest: it is there, and the thread is not running.
+pub async fn earlier(
+    allowed: &Allowed,
+    thread: &ThreadId,
+    named: Option<CheckpointId>,
+    head: CheckpointId,
+) -> Result<Option<CheckpointId>, Problem> {
+    let Some(id) = named.filter(|id| *id != head) else {
+        return Ok(None);
+    };
+    let config = RunConfig::thread(thread.as_str());
+    allowed.host.checkpoint(config.clone(), id).await?;
+    if allowed.host.execution(config).await?.status == crate::model::RunStatus::Running {
+        return Err(Problem::conflict(format!("thread {thread} is running; wait for its run, or cancel it")));
     }
+    Ok(Some(id))
 }
 
 impl Allowed {
     /// Takes a call that its caller waits for, and carries it out.
-    pub async fn carry_out(&self, thread: &ThreadId, ask: Ask) -> Result<crate::model::Execution, Problem> {
+    /// `before`: what becomes true with its being taken.
+    pub async fn carry_out(
+        &self,
+        thread: &ThreadId,
+        ask: Ask,
+        before: Vec<ServiceWrite>,
+    ) -> Result<Execution, Problem> {
+        self.host.may_spend()?;
         let now = self.host.clock().now();
         let note = (Uuid::nil(), Json::from_canonical("{}"));
         let mut row = work::call(self.fresh_id(), thread.clone(), note, (&ask, work::AT_ONCE), now)?;
         row.actor.clone_from(&self.actor);
-        let accepted = self.service.accept(&self.tenant, row, Vec::new(), false).await?;
+        let accepted = self.service.accept(&self.tenant, row, before, false).await?;
         let accepted = accepted.ok_or_else(|| Problem::conflict("the thread was changed meanwhile"))?;
         let wait = std::time::Duration::from_millis(self.service.settings.answer_ms);
         match tokio::time::timeout(wait, accepted.done).await {
@@ -339,7 +359,10 @@ impl Reader<'_> {
         let one = |(index, planned): (usize, &crate::model::checkpoint::PlannedTask)| {
             let id = TaskId::derive(boundary, index, &planned.node);
             let state = started.iter().find(|task| task.task == id).map(|task| &task.state);
+            let interrupts = waits(id);
             let (error, result) = match state {
+                // It waited then, whatever became of it since.
+                _ if !interrupts.is_empty() => (None, None),
                 Some(TaskState::Failed(error)) if shows_outcome => (Some(error.to_string()), None),
                 Some(TaskState::Finished(finish)) => (None, Some(updates_of(finish))),
                 _ => (None, None),
@@ -349,7 +372,7 @@ impl Reader<'_> {
                 name: planned.node.to_string(),
                 path: vec![json!("__pregel_pull"), json!(planned.node)],
                 error,
-                interrupts: waits(id),
+                interrupts,
                 checkpoint: None,
                 state: None,
                 result,

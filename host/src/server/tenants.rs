@@ -36,6 +36,10 @@ pub struct Usage {
     pub components: u64,
     pub component_bytes: u64,
     pub state_bytes: u64,
+    /// What tasks asked and were told.
+    pub journal_bytes: u64,
+    /// What its nodes computed since this process began.
+    pub fuel: u64,
     pub runs: u64,
     pub invocations: u64,
     pub pending: u64,
@@ -64,6 +68,8 @@ async fn shown(allowed: &Allowed, tenant: &TenantId, secret: Option<[u8; 32]>) -
             components: usage.components,
             component_bytes: usage.component_bytes,
             state_bytes: usage.state_bytes,
+            journal_bytes: usage.journal_bytes,
+            fuel: allowed.service.host.for_tenant(tenant.clone()).fuel_spent(),
             runs: usage.runs,
             invocations: usage.invocations,
             pending: usage.pending,

@@ -14,8 +14,9 @@ use super::caller::{Allowed, Caller};
 use super::problem::Problem;
 use super::shapes::{Thread, ThreadStatus, select};
 use super::state::known;
-use crate::model::{RunConfig, ThreadId};
-use crate::store::{ListFilter, ListedThread, NoteRow, ServiceWrite, ThreadOrder};
+use crate::engine::WhileRunning;
+use crate::model::{Kind, RunConfig, ThreadId};
+use crate::store::{InvocationStatus, ListFilter, ListedThread, NoteRow, ServiceWrite, ThreadOrder};
 
 /// What becomes of making something that is there already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -61,7 +62,7 @@ pub async fn create(caller: Caller, Body(create): Body<ThreadCreate>) -> Result<
 }
 
 /// A thread with its channels and what waits on it.
-async fn shown(allowed: &Allowed, listed: &ListedThread) -> Result<Thread, Problem> {
+pub async fn shown(allowed: &Allowed, listed: &ListedThread) -> Result<Thread, Problem> {
     if listed.status.is_none() {
         return Ok(Thread::of(listed, Value::Null, &[]));
     }
@@ -117,11 +118,29 @@ pub async fn remove(caller: Caller, Path(thread): Path<String>) -> Result<Status
     let allowed = caller.may_run()?;
     let thread = body::thread(&thread)?;
     known(&allowed, &thread).await?;
-    let write = ServiceWrite::ForgetThread { thread: thread.clone() };
-    match allowed.store().serve(&allowed.tenant, vec![write]).await? {
-        Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(_) => Err(Problem::conflict(format!("thread {thread} is running; cancel its run first"))),
+    forget(&allowed, &thread).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Removes a thread that nobody runs, with what was asked of it.
+pub async fn forget(allowed: &Allowed, thread: &ThreadId) -> Result<(), Problem> {
+    let running = Some(InvocationStatus::Running);
+    if !allowed.store().invocations(&allowed.tenant, thread, running, (1, 0)).await?.is_empty() {
+        return Err(Problem::conflict(format!("thread {thread} is running; cancel its run first")));
     }
+    match allowed.host.delete(RunConfig::thread(thread.as_str()), WhileRunning::Refuse).await {
+        Ok(()) => {}
+        // It never ran.
+        Err(error) if error.kind() == Kind::NotFound => {
+            let write = ServiceWrite::ForgetUnrun { thread: thread.clone() };
+            if allowed.store().serve(&allowed.tenant, vec![write]).await?.is_err() {
+                return Err(Problem::conflict(format!("thread {thread} is running; cancel its run first")));
+            }
+        }
+        Err(error) => return Err(error.into()),
+    }
+    allowed.service.hub.tell(&(allowed.tenant.clone(), thread.clone()));
+    Ok(())
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]

@@ -18,10 +18,10 @@ use super::hub::Key;
 use super::problem::Problem;
 use super::service::Service;
 use super::webhooks;
-use crate::engine::{EngineError, Host, StateUpdate};
+use crate::engine::{EngineError, Host, Onward, Rewind, StateUpdate, Swept};
 use crate::model::{
     CheckpointId, Command, Digest, ErrorRecord, Execution, IfBusy, InterruptId, Json, Kind, PendingChildren,
-    ResumeTarget, RunConfig, RunId, RunStatus, TenantId,
+    ResumeTarget, RunConfig, RunId, RunStatus, TenantId, ThreadId,
 };
 use crate::store::{InvocationEnd, InvocationRow, InvocationStatus, ServiceWrite, StoreError};
 
@@ -36,6 +36,9 @@ pub enum Ask {
         before: Vec<String>,
         after: Vec<String>,
         supersede: bool,
+        /// The state that it is put into, if that is an earlier one.
+        #[serde(default)]
+        from: Option<CheckpointId>,
     },
     Answer(Box<Answering>),
     /// Lets gates pass, one after the other.
@@ -47,14 +50,44 @@ pub enum Ask {
     Retry {
         at: CheckpointId,
     },
-    /// Writes into the state, likewise.
-    Set {
-        at: CheckpointId,
-        values: Value,
-        as_node: Option<String>,
+    /// Writes into the state, likewise, and goes on from there.
+    Set(Written),
+    /// Writes into the state, likewise, and runs nothing that did not wait.
+    Edit(Written),
+    /// Takes the thread back to an earlier state.
+    Rewind {
+        to: CheckpointId,
+        then: Then,
+    },
+    /// Its thread is a new one, from a state of another.
+    Fork {
+        from: ThreadId,
+        at: Option<CheckpointId>,
     },
     /// Says how the thread stands.
     Look,
+}
+
+/// What is written into the state at a checkpoint.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Written {
+    pub at: CheckpointId,
+    pub values: Value,
+    pub as_node: Option<String>,
+}
+
+/// What follows once a thread was taken back.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Then {
+    GoOn,
+    /// What is asked there is answered.
+    Answer(Value),
+    /// Nothing runs before somebody says so.
+    Edit {
+        values: Value,
+        as_node: Option<String>,
+    },
 }
 
 /// An answer, and what it is for.
@@ -203,15 +236,25 @@ impl Service {
             "invocation", tenant = %tenant, thread = %row.thread, invocation = %row.invocation
         );
         let began = Instant::now();
-        let host = self.host.for_tenant(tenant.clone());
         let this = self.clone();
-        let call = row.clone();
+        let (call, call_tenant) = (row.clone(), tenant.clone());
         // A task of its own: if it breaks off, this one says so.
         let executed = tokio::spawn(
             async move {
-                let quotas = this.tenant_settings(&call_tenant(&host)).await?.quotas;
-                let _one_of = this.meter.run(host.tenant(), &quotas).await;
-                execute(&host, &call).await
+                let quotas = this.tenant_settings(&call_tenant).await?.quotas;
+                let _one_of = this.meter.run(&call_tenant, &quotas).await;
+                loop {
+                    // What was taken waits where new things are refused.
+                    let host = this.host.for_tenant(call_tenant.clone());
+                    match execute(&host, &call).await {
+                        Err(error) if is_out_of_fuel(&error) && !this.is_stopping() => {
+                            tokio::time::sleep(Duration::from_millis(250)).await;
+                            this.tenant_settings(&call_tenant).await?;
+                        }
+                        Err(error) if is_out_of_fuel(&error) => return Err(EngineError::Stopped),
+                        executed => return executed,
+                    }
+                }
             }
             .instrument(span.clone()),
         );
@@ -220,7 +263,7 @@ impl Service {
             tracing::error!(parent: &span, %error, "a call broke off");
             Err(crate::model::Refused::plain(Kind::Store, what).into())
         });
-        self.metrics.invocation(&tenant, &result, began.elapsed());
+        self.metrics.invocation(&tenant, &row, &result, began.elapsed());
         if matches!(result, Err(EngineError::Stopped)) {
             // It stays as it is, and goes on with the next start.
             if let Some(done) = done {
@@ -308,46 +351,37 @@ impl Service {
 
     /// Sees to what is due, and to lines that nobody works off.
     pub async fn keep_sweeping(self: Arc<Self>) {
-        loop {
-            let until = match self.sweep().await {
-                Ok(until) => until,
-                Err(error) => {
-                    tracing::warn!(%error, "it was not looked for what is due");
-                    None
-                }
-            };
-            let most = Duration::from_millis(self.settings.sweep_ms.max(1));
-            let least = Duration::from_millis(50).min(most);
-            tokio::select! {
-                () = self.stopped() => return,
-                () = tokio::time::sleep(until.unwrap_or(most).clamp(least, most)) => {}
-            }
+        let every = Duration::from_millis(self.settings.sweep_ms.max(1));
+        let service = self.clone();
+        let swept = self.host.keep_sweeping_with(every, move |swept| service.clone().swept(swept));
+        tokio::select! {
+            () = self.stopped() => {}
+            ended = swept => if let Err(error) = ended {
+                tracing::error!(%error, "what is due is not looked for any more");
+            },
         }
     }
 
-    async fn sweep(self: &Arc<Self>) -> Result<Option<Duration>, EngineError> {
-        for swept in self.host.sweep().await? {
-            let key = (swept.tenant.clone(), swept.thread.clone());
-            match &swept.result {
-                Ok(execution) => {
-                    webhooks::swept(self, &swept.tenant, &swept.thread, execution).await?;
-                }
-                Err(error) => {
-                    tracing::warn!(thread = %swept.thread, %error, "what is due on this thread was not done");
-                }
+    async fn swept(self: Arc<Self>, swept: Vec<Swept>) {
+        for Swept { tenant, thread, result } in swept {
+            if let Ok(execution) = &result
+                && let Err(error) = webhooks::swept(&self, &tenant, &thread, execution).await
+            {
+                tracing::error!(%thread, %error, "what a sweep found could not be told");
             }
+            self.metrics.swept(&tenant, &result);
+            let key = (tenant, thread);
             self.hub.tell(&key);
             self.wake(&key);
         }
         // In case another process left a thread free that calls wait on.
-        for (tenant, row) in self.store().open_invocations(0).await? {
-            if row.status == InvocationStatus::Pending {
-                self.wake(&(tenant, row.thread));
+        match self.store().open_invocations(0).await {
+            Ok(open) => {
+                let waiting = open.into_iter().filter(|(_, row)| row.status == InvocationStatus::Pending);
+                waiting.for_each(|(tenant, row)| self.wake(&(tenant, row.thread)));
             }
+            Err(error) => tracing::warn!(%error, "it was not looked for lines"),
         }
-        let now = self.host.clock().now();
-        let next = self.store().next_expiry().await?;
-        Ok(next.map(|at| Duration::from_millis(u64::try_from(at.0.saturating_sub(now.0)).unwrap_or(0))))
     }
 }
 
@@ -359,8 +393,9 @@ impl Drop for AtWork {
     }
 }
 
-fn call_tenant(host: &Host) -> TenantId {
-    host.tenant().clone()
+fn is_out_of_fuel(error: &EngineError) -> bool {
+    let record = error.record();
+    record.kind == Kind::Limit && record.more.get("limit").is_some_and(|limit| limit == "fuel_per_minute")
 }
 
 pub fn status_of(status: RunStatus) -> InvocationStatus {
@@ -380,19 +415,20 @@ async fn execute(host: &Host, row: &InvocationRow) -> Result<Execution, EngineEr
     })?;
     let config = RunConfig::thread(row.thread.as_str());
     match ask {
-        Ask::Start { graph, input, before, after, supersede } => {
+        Ask::Start { graph, input, before, after, supersede, from } => {
             let run = RunId(row.invocation);
-            let store = host.store();
-            let started = match store {
-                Some(store) => store.run(host.tenant(), run).await?.is_some(),
-                None => false,
-            };
-            if started {
+            if is_begun(host, run).await? {
                 return go_on(host, config).await;
             }
             let graph = host.kept_graph(graph).await?;
-            let if_busy = if supersede { IfBusy::Supersede } else { IfBusy::Refuse };
+            // Whoever goes on from an earlier state leaves what waits at the latest.
+            let leaves = match from {
+                Some(_) => host.execution(config.clone()).await?.status == RunStatus::Interrupted,
+                None => false,
+            };
+            let if_busy = if supersede || leaves { IfBusy::Supersede } else { IfBusy::Refuse };
             let mut config = config.run_id(run).if_busy(if_busy);
+            config.from = from;
             (config.interrupt_before, config.interrupt_after) = (before, after);
             graph.invoke(config, input).await
         }
@@ -416,17 +452,61 @@ async fn execute(host: &Host, row: &InvocationRow) -> Result<Execution, EngineEr
                 false => go_on(host, config).await,
             }
         }
-        Ask::Set { at, values, as_node } => {
-            let now = host.execution(config.clone()).await?;
-            match now.checkpoint_id == Some(at) {
-                true => {
-                    host.set_state(config, StateUpdate { values, as_node, actor: row.actor.clone() }).await
+        Ask::Set(written) => write(host, config, row, written, Onward::Run).await,
+        Ask::Edit(written) => write(host, config, row, written, Onward::Hold).await,
+        Ask::Rewind { to, then } => {
+            let run = RunId(row.invocation);
+            let back = Rewind { run: Some(run), actor: row.actor.clone(), ..Rewind::to(to) };
+            match then {
+                Then::GoOn => host.rewind(config, back).await,
+                Then::Edit { values, as_node } => {
+                    let update =
+                        StateUpdate { values, as_node, actor: row.actor.clone(), onward: Onward::Hold };
+                    host.rewind(config, Rewind { update: Some(update), ..back }).await
                 }
-                false => go_on(host, config).await,
+                Then::Answer(value) => {
+                    let asks = host.rewind(config, back).await?;
+                    if asks.status != RunStatus::Interrupted {
+                        return Ok(asks);
+                    }
+                    let command = by(Command::resume(value), row).request(row.invocation.to_string());
+                    host.resume_targeted(ResumeTarget::run(run), command).await
+                }
+            }
+        }
+        Ask::Fork { from, at } => {
+            let is_there = match host.store() {
+                Some(store) => store.load(host.tenant(), &row.thread).await?.is_some(),
+                None => false,
+            };
+            match is_there {
+                true => go_on(host, config).await,
+                false => host.fork(RunConfig::thread(from.as_str()), at, row.thread.clone()).await,
             }
         }
         Ask::Look => host.execution(config).await,
     }
+}
+
+async fn is_begun(host: &Host, run: RunId) -> Result<bool, EngineError> {
+    match host.store() {
+        Some(store) => Ok(store.run(host.tenant(), run).await?.is_some()),
+        None => Ok(false),
+    }
+}
+
+async fn write(
+    host: &Host,
+    config: RunConfig,
+    row: &InvocationRow,
+    written: Written,
+    onward: Onward,
+) -> Result<Execution, EngineError> {
+    let Written { at, values, as_node } = written;
+    if host.execution(config.clone()).await?.checkpoint_id != Some(at) {
+        return go_on(host, config).await;
+    }
+    host.set_state(config, StateUpdate { values, as_node, actor: row.actor.clone(), onward }).await
 }
 
 async fn answer(
@@ -479,7 +559,7 @@ async fn go_on(host: &Host, config: RunConfig) -> Result<Execution, EngineError>
 /// A call as it is accepted now.
 pub fn call(
     id: Uuid,
-    thread: crate::model::ThreadId,
+    thread: ThreadId,
     (assistant, metadata): (Uuid, Json),
     (ask, strategy): (&Ask, &str),
     now: crate::model::Timestamp,

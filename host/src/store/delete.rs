@@ -4,7 +4,7 @@ use super::codec::BlobId;
 use super::error::CommitError;
 use super::write::{Pen, Stop};
 use super::writer::Work;
-use super::{Store, prune, sql};
+use super::{Store, notes, prune, sql};
 use crate::model::ids::{CheckpointId, TenantId, ThreadId};
 
 // All rows of a thread hang on this one.
@@ -19,7 +19,7 @@ pub(super) struct Delete {
 }
 
 impl Store {
-    /// Removes a thread with all its rows. A conflict: it got further meanwhile, or is gone, and nothing was
+    /// Removes a thread with all its rows, and what the service keeps about it. A conflict: it got further meanwhile, or is gone, and nothing was
     /// removed. Whoever runs it writes nothing more: the row that guards that is gone.
     pub async fn delete(
         &self,
@@ -41,5 +41,6 @@ pub(super) async fn carry_out(pen: &mut Pen<'_>, delete: &Delete) -> Result<(), 
         .bind(delete.head.blob())
         .bind(delete.epoch);
     pen.find_thread(guard).await?;
+    notes::forget(pen, &delete.thread).await?;
     pen.one_row(sql(DELETE).bind(pen.thread)).await
 }

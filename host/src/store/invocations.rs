@@ -103,6 +103,8 @@ const END: &str = concat!(
 const REMOVE: &str = "DELETE FROM invocations WHERE tenant = ?1 AND invocation = ?2 \
     AND status NOT IN ('pending', 'running')";
 
+const COUNT_QUEUED: &str = "SELECT count(*) AS n FROM invocations i WHERE i.status = 'pending'";
+
 /// How far a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvocationStatus {
@@ -207,6 +209,12 @@ impl Store {
     pub async fn open_invocations(&self, seq: i64) -> Result<Vec<(TenantId, InvocationRow)>, StoreError> {
         let sql = sql(OPEN).bind(seq).bind(PAGE_ROWS_MAX);
         self.view().await?.list("invocations", sql, |row| Ok((row.name("tenant")?, read(row)?))).await
+    }
+
+    /// Those that wait for their thread.
+    pub async fn queued_invocation_count(&self) -> Result<u64, StoreError> {
+        let count = self.view().await?.find("invocations", sql(COUNT_QUEUED), |row| row.int("n")).await?;
+        Ok(count.unwrap_or(0))
     }
 
     pub async fn open_invocation_count(&self) -> Result<u64, StoreError> {

@@ -113,6 +113,12 @@ pub struct Counters {
     pub batches: u64,
     /// Statements, of readers and the writer; those that only begin and end transactions apart.
     pub statements: u64,
+    /// Groups that were committed together, by size: of 1, of up to 2, 4, 8, and so on; the last has the rest.
+    pub groups: [u64; Counters::GROUPS],
+}
+
+impl Counters {
+    pub const GROUPS: usize = 10;
 }
 
 impl Store {
@@ -212,6 +218,7 @@ impl Store {
             commits: tally.commits.load(Ordering::Relaxed),
             batches: tally.batches.load(Ordering::Relaxed),
             statements: tally.statements.load(Ordering::Relaxed),
+            groups: std::array::from_fn(|i| tally.groups[i].load(Ordering::Relaxed)),
         }
     }
 }
@@ -241,6 +248,7 @@ struct Tally {
     commits: AtomicU64,
     batches: AtomicU64,
     statements: AtomicU64,
+    groups: [AtomicU64; Counters::GROUPS],
 }
 
 impl Tally {
@@ -250,6 +258,8 @@ impl Tally {
 
     fn batches(&self, count: usize) {
         self.batches.fetch_add(count as u64, Ordering::Relaxed);
+        let group = (count.max(1).next_power_of_two().ilog2() as usize).min(Counters::GROUPS - 1);
+        self.groups[group].fetch_add(1, Ordering::Relaxed);
     }
 
     fn statement(&self) {

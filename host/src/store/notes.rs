@@ -71,8 +71,7 @@ const PUT: &str = "INSERT INTO thread_notes (tenant, thread, metadata, created_a
 const FORGET_NOTE: &str = "DELETE FROM thread_notes WHERE tenant = ?1 AND thread = ?2";
 const FORGET_CALLS: &str = "DELETE FROM invocations WHERE tenant = ?1 AND thread = ?2";
 const FORGET_NEWS: &str = "DELETE FROM deliveries WHERE tenant = ?1 AND thread = ?2";
-const FORGET: &str = "DELETE FROM threads WHERE tenant = ?1 AND name = ?2 AND status <> 'running'";
-const IS_RUNNING: &str = "SELECT 1 FROM threads WHERE tenant = ?1 AND name = ?2 AND status = 'running'";
+const HAS_RUN: &str = "SELECT 1 FROM threads WHERE tenant = ?1 AND name = ?2";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoteRow {
@@ -196,16 +195,19 @@ pub(super) async fn put(pen: &mut Pen<'_>, row: &NoteRow) -> Result<(), Stop> {
     pen.one_row(bound(PUT, pen.tenant, row)).await
 }
 
-/// The thread's runs, checkpoints, tasks and questions go with its row.
+/// What the service keeps about a thread.
 pub(super) async fn forget(pen: &mut Pen<'_>, thread: &ThreadId) -> Result<(), Stop> {
-    let of = |statement, tenant: i64| sql(statement).bind(tenant).bind(thread.to_string());
-    if pen.is_there(of(IS_RUNNING, pen.tenant)).await? {
-        return Err(Stop::Conflict);
-    }
-    for statement in [FORGET_NOTE, FORGET_CALLS, FORGET_NEWS, FORGET] {
-        pen.change(of(statement, pen.tenant)).await?;
+    for statement in [FORGET_NOTE, FORGET_CALLS, FORGET_NEWS] {
+        pen.change(sql(statement).bind(pen.tenant).bind(thread.to_string())).await?;
     }
     Ok(())
+}
+
+pub(super) async fn forget_unrun(pen: &mut Pen<'_>, thread: &ThreadId) -> Result<(), Stop> {
+    if pen.is_there(sql(HAS_RUN).bind(pen.tenant).bind(thread.to_string())).await? {
+        return Err(Stop::Conflict);
+    }
+    forget(pen, thread).await
 }
 
 fn read(row: &Columns<'_>) -> Result<ListedThread, StoreError> {

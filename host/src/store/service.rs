@@ -40,8 +40,8 @@ pub enum ServiceWrite {
     EnsureNote(NoteRow),
     /// Inserted, or in the place of what is there.
     Note(NoteRow),
-    /// All of a thread that nobody runs.
-    ForgetThread {
+    /// All of a thread that never ran.
+    ForgetUnrun {
         thread: ThreadId,
     },
     /// Accepted. It runs at once where the thread is free of others, and waits else; with `only_if_free` it
@@ -116,7 +116,7 @@ pub(super) async fn one(pen: &mut Pen<'_>, write: &ServiceWrite) -> Result<(), S
         ServiceWrite::NewNote(row) => notes::insert(pen, row).await,
         ServiceWrite::EnsureNote(row) => notes::ensure(pen, row).await,
         ServiceWrite::Note(row) => notes::put(pen, row).await,
-        ServiceWrite::ForgetThread { thread } => notes::forget(pen, thread).await,
+        ServiceWrite::ForgetUnrun { thread } => notes::forget_unrun(pen, thread).await,
         ServiceWrite::Accept { row, only_if_free } => invocations::accept(pen, row, *only_if_free).await,
         ServiceWrite::Supersede { thread, by, at } => invocations::supersede(pen, thread, *by, *at).await,
         ServiceWrite::Begin { invocation, at } => invocations::begin(pen, *invocation, *at).await,

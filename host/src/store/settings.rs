@@ -25,6 +25,10 @@ const USAGE: &str = concat!(
         (SELECT coalesce(sum(c.size), 0) FROM components c WHERE c.tenant = t.tenant) AS component_bytes, \
         (SELECT coalesce(sum(octet_length(v.value)), 0) FROM threads h \
             JOIN channel_values v ON v.thread = h.thread WHERE h.tenant = t.tenant) AS state_bytes, \
+        (SELECT coalesce(sum(octet_length(j.call) + coalesce(octet_length(j.reply), 0)), 0) FROM journal j \
+            WHERE j.tenant = t.tenant) \
+            + (SELECT coalesce(sum(octet_length(i.payload) + coalesce(octet_length(i.answer), 0)), 0) \
+                FROM interrupts i WHERE i.tenant = t.tenant) AS journal_bytes, \
         (SELECT count(*) FROM runs r WHERE r.tenant = t.tenant) AS runs, \
         (SELECT count(*) FROM invocations i WHERE i.tenant = t.tenant) AS invocations, \
         (SELECT count(*) FROM interrupts i WHERE i.tenant = t.tenant AND i.state = 'pending') AS pending \
@@ -34,6 +38,14 @@ const USAGE: &str = concat!(
 );
 const HAS_TENANT: &str = "SELECT n.tenant FROM tenants n WHERE n.name = ?1";
 const THREADS: &str = concat!("SELECT count(*) AS n FROM threads h WHERE h.tenant = ", tenant!());
+const NAMED: &str = concat!(
+    "SELECT (SELECT count(*) FROM threads h WHERE h.tenant = t.tenant) \
+        + (SELECT count(*) FROM thread_notes w WHERE w.tenant = t.tenant AND NOT EXISTS \
+            (SELECT 1 FROM threads h WHERE h.tenant = t.tenant AND h.name = w.thread)) AS n \
+     FROM (SELECT ",
+    tenant!(),
+    " AS tenant) t"
+);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsRow {
@@ -49,9 +61,18 @@ pub struct UsageRow {
     pub components: u64,
     pub component_bytes: u64,
     pub state_bytes: u64,
+    /// What tasks asked and were told.
+    pub journal_bytes: u64,
     pub runs: u64,
     pub invocations: u64,
     pub pending: u64,
+}
+
+impl UsageRow {
+    /// What it keeps in all.
+    pub fn bytes(&self) -> u64 {
+        self.component_bytes.saturating_add(self.state_bytes).saturating_add(self.journal_bytes)
+    }
 }
 
 impl Store {
@@ -75,6 +96,12 @@ impl Store {
         let sql = sql(USAGE).bind(tenant.as_str());
         let found = self.view().await?.find("tenants", sql, read_usage).await?;
         Ok(found.unwrap_or_default())
+    }
+
+    /// How many threads a tenant has, those included that did not run yet.
+    pub async fn named_thread_count(&self, tenant: &TenantId) -> Result<u64, StoreError> {
+        let sql = sql(NAMED).bind(tenant.as_str());
+        Ok(self.view().await?.find("tenants", sql, |row| row.int("n")).await?.unwrap_or(0))
     }
 
     /// How many threads a tenant has that ran.
@@ -107,6 +134,7 @@ fn read_usage(row: &Columns<'_>) -> Result<UsageRow, StoreError> {
         components: row.int("components")?,
         component_bytes: row.int("component_bytes")?,
         state_bytes: row.int("state_bytes")?,
+        journal_bytes: row.int("journal_bytes")?,
         runs: row.int("runs")?,
         invocations: row.int("invocations")?,
         pending: row.int("pending")?,

@@ -1,0 +1,252 @@
+//! Going on from an earlier state of a thread, on that thread. What came after that state stays in its history
+//! and is no longer what the thread goes on from.
+//!
+//! It is a run of its own, which begins at that state as a fork does ([`Host::fork`]), under new ids. What is
+//! pending is withdrawn. What was done outside stays done: the thread's record of effects has no branches, so
+//! the same key with the same input gives the outcome on record, and with another input it is refused.
+
+use super::error::EngineError;
+use super::fork::{not_there, standing};
+use super::graph::busy;
+use super::host::Host;
+use super::offshoot::Offshoot;
+use super::resume::{RACES_MAX, refused, too_many_races};
+use super::state::StateUpdate;
+use crate::model::checkpoint::{
+    CheckpointKind, CheckpointRow, InterruptRow, InterruptState, TaskRow, TaskState, Version,
+};
+use crate::model::command::RunConfig;
+use crate::model::error::{Kind, Refused};
+use crate::model::execution::{Execution, RunStatus};
+use crate::model::ids::{CheckpointId, InterruptId, NodeId, RunId, TaskId, ThreadId, Timestamp};
+use crate::model::interrupt::InterruptKind;
+use crate::model::json::Json;
+use crate::store::{Batch, CommitError, Expect, LeaseChange, Origin, Sought, Store, ThreadSnapshot, Write};
+
+/// A way back.
+#[derive(Clone, Debug)]
+pub struct Rewind {
+    /// The state to go on from. Of a pause: its step, from the beginning.
+    pub to: CheckpointId,
+    /// The id that the run will have, if the caller needs to know it before. If there is such a run already,
+    /// the thread was taken back, and only what comes after that is done.
+    pub run: Option<RunId>,
+    /// Written into that state before anything else happens. Of a root run's checkpoint only.
+    pub update: Option<StateUpdate>,
+    /// Who takes it back.
+    pub actor: Option<String>,
+}
+
+impl Rewind {
+    pub fn to(checkpoint: CheckpointId) -> Self {
+        Self { to: checkpoint, run: None, update: None, actor: None }
+    }
+}
+
+impl Host {
+    /// Takes a thread back to an earlier state, and runs it to where it completes or pauses, or writes into that
+    /// state first. A thread that is running is refused.
+    pub async fn rewind(&self, config: RunConfig, rewind: Rewind) -> Result<Execution, EngineError> {
+        let (store, thread) = self.durable(&config)?;
+        self.may_spend()?;
+        self.room_for_bytes(0).await?;
+        let lock = self.shared.thread_lock(&self.tenant, &thread);
+        let Ok(_only) = lock.try_lock() else {
+            return Err(busy(&thread, None).into());
+        };
+        let run = rewind.run.unwrap_or_else(RunId::fresh);
+        if store.run(&self.tenant, run).await?.is_none() {
+            self.take_back(&store, &thread, run, &rewind).await?;
+        }
+        let Some(update) = rewind.update else {
+            return self.onward(&store, &thread).await;
+        };
+        // Its first checkpoint is the only one of this step: whoever wrote into it moved on.
+        let snapshot = self.load(&store, &thread).await?;
+        let begun = store.checkpoint(&self.tenant, &thread, rewind.to).await?;
+        match snapshot.root.run.run == run && begun.is_some_and(|at| at.step == snapshot.root.checkpoint.step)
+        {
+            true => self.set_state_held(&store, &thread, &update, Some(run)).await,
+            false => self.onward(&store, &thread).await,
+        }
+    }
+
+    /// Goes on with what was begun, if it is not over already.
+    async fn onward(&self, store: &Store, thread: &ThreadId) -> Result<Execution, EngineError> {
+        match self.go_on(store, thread, None).await {
+            Err(error) if error.kind() == Kind::NotPending => {
+                self.execution(RunConfig::thread(thread.as_str())).await
+            }
+            gone_on => gone_on,
+        }
+    }
+
+    /// One transaction: what is pending is withdrawn, and the thread stands where it stood. A crash before it
+    /// leaves the thread as it was; after it, the run is there to be continued.
+    async fn take_back(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        run: RunId,
+        rewind: &Rewind,
+    ) -> Result<(), EngineError> {
+        for _ in 0..RACES_MAX {
+            let origin = match store.origin(&self.tenant, thread, Some(rewind.to)).await? {
+                Some(Sought::Found(origin)) => origin,
+                // Says that there is no such thread.
+                None => return Err(self.load(store, thread).await.err().unwrap_or_else(too_many_races)),
+                Some(sought) => {
+                    let snapshot = self.load(store, thread).await?;
+                    let (kind, message) = not_there(thread, rewind.to, &sought);
+                    return Err(refused(&snapshot, kind, message).into());
+                }
+            };
+            if origin.now.status == RunStatus::Running {
+                return Err(busy(thread, Some(&origin.now)).into());
+            }
+            if rewind.update.is_some() && origin.path.len() > 1 {
+                let what = "a state that is written into is the root run's, not one of a subgraph";
+                return Err(refused(&origin.now, Kind::Invalid, what.to_owned()).into());
+            }
+            let batch = self.taken_back(thread, run, rewind, &origin).await?;
+            fail::fail_point!("engine::before_rewind");
+            match store.commit(batch).await {
+                Ok(_) => {
+                    fail::fail_point!("engine::after_rewind");
+                    return Ok(());
+                }
+                Err(CommitError::Conflict) => {}
+                Err(CommitError::Store(error)) => return Err(error.into()),
+            }
+        }
+        Err(too_many_races())
+    }
+
+    async fn taken_back(
+        &self,
+        thread: &ThreadId,
+        run: RunId,
+        rewind: &Rewind,
+        origin: &Origin,
+    ) -> Result<Batch, EngineError> {
+        let now = self.shared.clock.now();
+        let mut writes = Vec::new();
+        if origin.now.status == RunStatus::Interrupted {
+            let reason = format!("the thread was taken back to checkpoint {}", rewind.to);
+            writes = self.calling_off(&origin.now, rewind.actor.as_deref(), &reason).1;
+            // The new run's first boundary follows; a checkpoint between would be nobody's head.
+            writes.retain(|write| !matches!(write, Write::Checkpoint(_)));
+        }
+        let stands = standing(origin);
+        let mut branch = Offshoot::new(now, run);
+        let head = branch.waypoint(&origin.path, &stands, None);
+        for graph in branch.graphs() {
+            self.shared.graph(&self.tenant, graph).await?;
+        }
+        branch.steering(origin);
+        if rewind.update.is_some() {
+            let way = &origin.path[0];
+            let graph = self.shared.graph(&self.tenant, way.run.graph).await?;
+            let settings = self.shared.sandbox.fingerprint();
+            for (index, planned) in way.boundary.plan.tasks.iter().enumerate() {
+                let Some(node) = graph.nodes.get(&planned.node) else { continue };
+                let task = held(run, head, (index, &planned.node), (node.work.digest(), settings));
+                let gate = gate_before(&task, planned.arg.clone(), now);
+                branch.writes.extend([Write::Task(task), Write::Interrupt(gate)]);
+            }
+        }
+        numbered(&mut branch.writes, origin.now.version);
+        writes.extend(branch.writes);
+        Ok(Batch {
+            tenant: self.tenant.clone(),
+            thread: thread.clone(),
+            expect: Expect::At { head: origin.now.head, epoch: origin.now.epoch },
+            head,
+            status: RunStatus::Running,
+            lease: if origin.now.lease.is_some() { LeaseChange::Release } else { LeaseChange::Keep },
+            writes,
+        })
+    }
+
+    /// The thread as it stood at an earlier checkpoint of a root run, for new input there.
+    pub(super) async fn as_it_stood(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        now: &ThreadSnapshot,
+        at: CheckpointId,
+    ) -> Result<ThreadSnapshot, EngineError> {
+        let row = match store.checkpoint(&self.tenant, thread, at).await? {
+            Some(row) => row,
+            None => {
+                let sought = store.sought(&self.tenant, thread, at).await?;
+                let (kind, message) = not_there(thread, at, &sought);
+                return Err(refused(now, kind, message).into());
+            }
+        };
+        let run = store.run(&self.tenant, row.run).await?;
+        if run.is_none_or(|(_, run)| run.parent.is_some()) {
+            let what = format!("checkpoint {at} is of a subgraph; new input is for a graph's own state");
+            return Err(Refused::plain(Kind::Invalid, what).into());
+        }
+        let mut stood = now.clone();
+        stood.head = at;
+        stood.root.checkpoint.channels = row.channels;
+        Ok(stood)
+    }
+}
+
+/// Boundaries of this thread have numbers that none had before, although what they hold is older.
+fn numbered(writes: &mut [Write], mut version: Version) {
+    for write in writes {
+        if let Write::Checkpoint(row @ CheckpointRow { kind: CheckpointKind::Boundary, .. }) = write {
+            version += 1;
+            row.version = version;
+        }
+    }
+}
+
+/// A task that has not begun, and does not before somebody says so.
+fn held(
+    run: RunId,
+    boundary: CheckpointId,
+    (index, node): (usize, &NodeId),
+    (component, settings): (crate::model::ids::Digest, i64),
+) -> TaskRow {
+    TaskRow {
+        task: TaskId::derive(boundary, index, node),
+        run,
+        boundary,
+        index,
+        node: node.clone(),
+        component,
+        child: None,
+        attempts: 0,
+        generation: 0,
+        settings,
+        failures: 0,
+        state: TaskState::Started,
+    }
+}
+
+fn gate_before(task: &TaskRow, arg: Option<Json>, now: Timestamp) -> InterruptRow {
+    let kind = InterruptKind::Before;
+    InterruptRow {
+        interrupt: InterruptId::derive(task.task, kind.as_str(), (0, 0), task.generation),
+        run: task.run,
+        task: task.task,
+        node: task.node.clone(),
+        boundary: task.boundary,
+        checkpoint: task.boundary,
+        kind,
+        order: 0,
+        entry: 0,
+        place: 0,
+        payload: arg.unwrap_or_else(Json::null),
+        answer_schema: None,
+        asked_at: now,
+        expires_at: None,
+        default_answer: None,
+        state: InterruptState::Pending,
+    }
+}
