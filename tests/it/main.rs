@@ -49,6 +49,7 @@ mod offshoots;
 mod conformance;
 mod languages;
 mod trying;
+mod hints;
 mod service;
 mod service_clients;
 mod service_protocol;
