@@ -114,12 +114,20 @@
 //! `getrandom` crate are all answered by the host, in the same way in every attempt, and JSON is sent with
 //! its keys sorted. What is left to you:
 //!
-//! - a new version of a node is a new component; threads that wait stay with the one that asked;
-//! - a `static` does not outlive an attempt, so it cannot carry anything to the next;
-//! - keep what is slow before a question small, since it is done again, or put it into a node of its own.
+//! | mistake | what comes of it | what `verify` says | instead |
+//! |---|---|---|---|
+//! | an idempotency key from the time, a random number, a counter | the same in each attempt, and another when the node is activated again: done twice | it replays: `verify` looks at one activation | what the effect is *for*, see below |
+//! | a random number as a secret | it is seeded from the task: whoever knows the seed knows it | it replays | an effect that makes it |
+//! | a `static` carries something from before a question to after it | it is gone: a fresh instance runs from the beginning | it replays, and the outcome is as if it had never been set | compute it again, or write it to a channel |
+//! | `Drop` or `catch_unwind` cleans up around a question | on the pass that asks neither runs | it replays, and what they log is not there | have nothing to clean up |
+//! | slow work before a question | it is done again after each answer | its line `fuel`, of one attempt | a node of its own before this one |
+//! | a question without a schema | an answer of the wrong type reaches the node, and has been given | it answers `true`, for want of anything better, and the outcome is that failure | [`Question::schema`]: such an answer is refused, and can be given again |
+//! | a new version, and threads that wait | they stay with the component that asked | each version replays by itself | `holdpoint upgrade`, which replays what is on record under the new one |
 //!
 //! `holdpoint verify target/components/refund.wasm --input '{"amount": 250}'` proves it of a node and an
 //! input, without a database: the node is replayed at every prefix of its calls, and what differs is shown.
+//! It proves nothing of a way that this input does not lead; a node that fails before its first call is
+//! said not to be verified, with exit status 5.
 //!
 //! # Idempotency keys
 //!
@@ -172,6 +180,14 @@
 //! assert_eq!(ran.questions[0].payload, json!({ "refund": 1200 }));
 //! assert_eq!(ran.returned.unwrap().unwrap(), json!({ "refunded": true }));
 //! ```
+//!
+//! # Publish a component
+//!
+//! A component is one file, named by the digest of its bytes. Publish the file, and tell the digest that
+//! `holdpoint build` and `holdpoint inspect` show: who uses it can check that it is that very file, what it
+//! imports and what it declares, before it runs. `holdpoint install FILE` puts it into a database, where a
+//! graph names it `component = "sha256:…"`. Another compiler may give another digest: so publish what you
+//! tested, and do not build again for it.
 
 #[doc(hidden)]
 pub mod bindings;

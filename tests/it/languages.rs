@@ -12,7 +12,7 @@ use crate::process::binary;
 use crate::world::artifacts;
 
 /// The program in a folder. The tools of Python and JavaScript are in the tests' own cache.
-fn holdpoint(dir: &Path, args: &[&str]) -> Output {
+pub fn holdpoint(dir: &Path, args: &[&str]) -> Output {
     Command::new(binary())
         .current_dir(dir)
         .args(args)
@@ -50,9 +50,9 @@ fn kept(name: &str) -> PathBuf {
 }
 
 /// `new` into a folder of its own; files that are the same as before keep what was built of them.
-fn made_new(name: &str, lang: &str) -> PathBuf {
+fn made_new(name: &str, lang: &str, more: &[&str]) -> PathBuf {
     let fresh = tempfile::tempdir().unwrap();
-    let (said, code) = document(fresh.path(), &["new", name, "--lang", lang]);
+    let (said, code) = document(fresh.path(), &[&["new", name, "--lang", lang], more].concat());
     assert_eq!((code, &said["name"]), (0, &json!(name)));
     let dir = kept("new").join(name);
     for part in ["vendor", "src"] {
@@ -99,30 +99,61 @@ fn builds_and_asks(dir: &Path, name: &str) {
     assert_eq!((code, &done["state"]["decision"]), (0, &json!("keep")), "{done}");
 }
 
-#[test]
-fn a_new_node_in_rust_builds_and_asks() {
-    let dir = made_new("ask-rust", "rust");
-    // The std and the crates of the examples, which are built already.
+/// For a crate: the std and the crates of the examples, which are built already.
+fn with_what_is_built(dir: &Path) {
     let guests = dir.join("target/guests");
     if !guests.exists() {
         fs::create_dir_all(dir.join("target")).unwrap();
         std::os::unix::fs::symlink(repository().join("target/guests"), guests).unwrap();
     }
     fs::copy(repository().join("Cargo.lock"), dir.join("Cargo.lock")).unwrap();
+}
+
+#[test]
+fn a_new_node_with_an_effect_has_it_done_once_in_every_language() {
+    for (lang, test) in [
+        ("rust", "cargo test"),
+        ("python", "python3 -m unittest"),
+        ("javascript", "npm install --no-audit --no-fund && npm test"),
+    ] {
+        let name = format!("pay-{lang}");
+        let dir = made_new(&name, lang, &["--with", "effect"]);
+        if lang == "rust" {
+            with_what_is_built(&dir);
+        }
+        let input = r#"{"order": 17, "amount": 250}"#;
+        let more = ["--answers", r#"["refund"]"#, "--effects", r#"{"refund": {"receipt": 5}}"#];
+        let (done, code) = document(&dir, &[&["try", ".", "--input", input], &more[..]].concat());
+        let update = json!({ "decision": "refund", "receipt": { "receipt": 5 } });
+        assert_eq!((code, &done["update"]), (0, &update), "{done}");
+        let effects = done["effects"].as_array().unwrap();
+        assert_eq!((effects.len(), &effects[0]["key"]), (1, &json!("refund-order-17")), "{done}");
+        let component = format!("target/components/{name}.wasm");
+        let (verified, code) =
+            document(&dir, &[&["verify", &component, "--input", input], &more[..]].concat());
+        assert_eq!((code, &verified["replays"]), (0, &json!(true)), "{verified}");
+        runs(Command::new("sh").args(["-c", test]).current_dir(&dir));
+    }
+}
+
+#[test]
+fn a_new_node_in_rust_builds_and_asks() {
+    let dir = made_new("ask-rust", "rust", &[]);
+    with_what_is_built(&dir);
     builds_and_asks(&dir, "ask-rust");
     runs(Command::new("cargo").arg("test").current_dir(&dir));
 }
 
 #[test]
 fn a_new_node_in_python_builds_and_asks() {
-    let dir = made_new("ask-python", "python");
+    let dir = made_new("ask-python", "python", &[]);
     builds_and_asks(&dir, "ask-python");
     runs(Command::new("python3").args(["-m", "unittest"]).current_dir(&dir));
 }
 
 #[test]
 fn a_new_node_in_javascript_builds_and_asks() {
-    let dir = made_new("ask-javascript", "javascript");
+    let dir = made_new("ask-javascript", "javascript", &[]);
     builds_and_asks(&dir, "ask-javascript");
     runs(Command::new("npm").args(["install", "--no-audit", "--no-fund"]).current_dir(&dir));
     runs(Command::new("npm").arg("test").current_dir(&dir));
@@ -310,7 +341,7 @@ fn a_desk_with_nodes_in_three_languages_comes_to_the_same_end() {
 
 /// What a command says to an author who did something wrong.
 #[track_caller]
-fn refuses(files: &[(&str, &str)], parts: &[&str], code: i32) {
+fn refuses(files: &[(&str, &str)], parts: &[&str], code: i32) -> String {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {
         fs::write(dir.path().join(name), text).unwrap();
@@ -321,6 +352,9 @@ fn refuses(files: &[(&str, &str)], parts: &[&str], code: i32) {
     for part in parts {
         assert!(said.contains(part), "{part:?} is not in: {said}");
     }
+    // Of the tool's own running, nothing.
+    assert!(!said.contains("node:child_process") && !said.contains("node:internal"), "{said}");
+    said
 }
 
 #[test]
@@ -335,7 +369,7 @@ fn what_cannot_be_built_says_what_to_do() {
     );
     refuses(
         &[manifest, ("x.js", "export const handler = ;")],
-        &["esbuild could not build x", "Unexpected \";\""],
+        &["esbuild could not build x", "Unexpected \";\"", "x.js:1:23", "build.log"],
         1,
     );
     refuses(
@@ -345,7 +379,14 @@ fn what_cannot_be_built_says_what_to_do() {
     );
     let throws =
         "import { node } from \"holdpoint-guest\"; export const handler = node({ read: [] }, () => {});";
-    refuses(&[manifest, ("x.js", throws)], &["a node declares name, version, reads"], 1);
+    refuses(&[manifest, ("x.js", throws)], &["a node declares name, version, reads", "x.js:1:"], 1);
+    let throws = "import { node } from \"holdpoint-guest\";\n\nfunction prepare() {\n  return nothing.here;\n}\nprepare();\nexport const handler = node({}, () => {});";
+    let said = refuses(
+        &[manifest, ("x.js", throws)],
+        &["nothing is not defined", "at prepare (x.js:4:", "build.log"],
+        1,
+    );
+    assert!(!said.contains("bundle.js") && !said.contains("WIT:") && said.lines().count() < 8, "{said}");
     let manifest = ("pyproject.toml", "[project]\nname = \"x\"");
     refuses(
         &[manifest, ("x.py", "import holdpoint_guest, nothing_of_the_name")],

@@ -50,6 +50,7 @@ mod offshoots;
 mod conformance;
 mod languages;
 mod trying;
+mod hints;
 mod service;
 mod service_clients;
 mod service_protocol;

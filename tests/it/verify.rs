@@ -172,8 +172,8 @@ async fn what_is_wrong_with_the_command_is_said_and_nothing_is_guessed() {
         (vec!["verify", &script, "--effects", r#"{"g":1}"#], "there are e, f"),
         (vec!["verify", &script, "--effects", r#"{"e":1}"#, "--failures", r#"{"e":1}"#], "in one way"),
         (vec!["verify", &script, "--input", "-", "--answers", "-"], "standard input"),
-        (vec!["verify", &script, "--input", &asks, "--answers", r#"["three"]"#], "does not fit question 1"),
-        (vec!["verify", &script, "--input", &asks, "--answers", "[3]"], "asks question 2"),
+        (vec!["verify", &script, "--input", &asks, "--answers", r#"["three"]"#], "does not fit question 0"),
+        (vec!["verify", &script, "--input", &asks, "--answers", "[3]"], "asks question 1"),
         (vec!["verify", &script, "--input", &pattern], "no answer could be made"),
     ] {
         let said = folder.say(&args).await;

@@ -27,7 +27,8 @@ pub fn commands(shell: &Shell, thread: &ThreadId, question: &PendingInterrupt) -
         .collect()
 }
 
-/// Answers that the schema takes, as JSON text; where none can be told, a word for it.
+/// Answers that the schema takes, as JSON text. What only whoever answers can know is a word in angle brackets,
+/// which is no JSON: typed as it stands it is refused, and no question is used up.
 pub fn examples(schema: Option<&Value>) -> Vec<String> {
     let Some(schema) = schema else {
         return vec![ANYTHING.to_owned()];
@@ -37,33 +38,79 @@ pub fn examples(schema: Option<&Value>) -> Vec<String> {
     let mut examples = Vec::new();
     if let Some(check) = check {
         for way in ways(schema).iter().take(WAYS_MAX) {
-            let example = Example { values_left: VALUES_MAX }.of(way, 0);
-            let text = example.to_string();
-            if text.len() <= EXAMPLE_BYTES_MAX && check.check(&example).is_ok() {
+            let fits = Example { values_left: VALUES_MAX, marks: false }.of(way, 0);
+            let text = open(&Example { values_left: VALUES_MAX, marks: true }.of(way, 0).to_string());
+            if text.len() <= EXAMPLE_BYTES_MAX && check.check(&fits).is_ok() {
                 examples.push(text);
             }
         }
     }
     examples.dedup();
     if examples.is_empty() {
-        examples.push("JSON".to_owned());
+        examples.push(ANYTHING.to_owned());
     }
     examples
 }
 
-const ANYTHING: &str = "\"…\"";
+const ANYTHING: &str = "<JSON>";
+/// Begins a string that stands for what must be filled in; no answer has it, since it is no character.
+const MARK: char = '\u{fdd0}';
 
-/// The schema once for each of its alternatives.
+/// `"\u{fdd0}string"` becomes `<string>`.
+fn open(text: &str) -> String {
+    let mark = format!("\"{MARK}");
+    let mut parts = text.split(&mark);
+    let mut opened = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (word, rest) = part.split_once('"').unwrap_or((part, ""));
+        opened += &format!("<{word}>{rest}");
+    }
+    opened
+}
+
+/// The schema once for each of its alternatives; and where there are few values to choose from, once for each.
 fn ways(schema: &Value) -> Vec<Value> {
     let alternatives = ["oneOf", "anyOf"].iter().find_map(|key| schema.get(key)?.as_array());
-    match alternatives {
+    let ways: Vec<Value> = match alternatives {
         None => vec![schema.clone()],
         Some(alternatives) => alternatives.iter().map(|way| both(schema, way)).collect(),
+    };
+    let each: Vec<Value> = ways.iter().flat_map(choices).collect();
+    if each.len() <= WAYS_MAX { each } else { ways }
+}
+
+/// A schema once for each value, where it or the first member that it requires has few of them.
+fn choices(schema: &Value) -> Vec<Value> {
+    let fixed = |value: &Value| serde_json::json!({ "const": value });
+    if let Some(values) = few(schema) {
+        return values.iter().map(fixed).collect();
+    }
+    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+    let chosen = required.filter_map(Value::as_str).find_map(|name| {
+        let values = few(schema.get("properties")?.get(name)?)?;
+        Some((name.to_owned(), values))
+    });
+    match chosen {
+        None => vec![schema.clone()],
+        Some((name, values)) => values
+            .iter()
+            .map(|value| both(schema, &serde_json::json!({ "properties": { name.as_str(): fixed(value) } })))
+            .collect(),
+    }
+}
+
+fn few(schema: &Value) -> Option<Vec<Value>> {
+    if schema.get("const").is_some() || schema.get("default").is_some() {
+        return None;
+    }
+    match schema.get("enum").and_then(Value::as_array) {
+        Some(values) => (2..=WAYS_MAX).contains(&values.len()).then(|| values.clone()),
+        None => (schema.get("type") == Some(&"boolean".into())).then(|| vec![true.into(), false.into()]),
     }
 }
 
 /// What both of two schemas ask for, as far as an example needs it.
-fn both(one: &Value, other: &Value) -> Value {
+pub fn both(one: &Value, other: &Value) -> Value {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
         return other.clone();
     };
@@ -91,21 +138,29 @@ fn both(one: &Value, other: &Value) -> Value {
 /// An example in the making.
 struct Example {
     values_left: u32,
+    /// Whether what must be filled in is marked, or filled with what fits.
+    marks: bool,
 }
 
 impl Example {
     fn of(&mut self, schema: &Value, depth: u32) -> Value {
-        let placeholder = || Value::String("…".into());
         let Some(parts) = schema.as_object() else {
-            return placeholder();
+            return self.filled("JSON", "…".into());
         };
         if depth == DEPTH_MAX || self.values_left == 0 {
-            return placeholder();
+            return self.filled("JSON", "…".into());
         }
         self.values_left -= 1;
         let first = |key: &str| parts.get(key).and_then(Value::as_array).and_then(|list| list.first());
-        let given = parts.get("const").or(parts.get("default")).or(first("examples")).or(first("enum"));
-        if let Some(value) = given {
+        if let Some(value) = parts.get("const").or(parts.get("default")) {
+            return value.clone();
+        }
+        match parts.get("enum").and_then(Value::as_array).map(Vec::as_slice) {
+            Some([one]) => return one.clone(),
+            Some([first, ..]) => return self.filled("one of those", first.clone()),
+            _ => {}
+        }
+        if let Some(value) = first("examples") {
             return value.clone();
         }
         if let Some(all) = parts.get("allOf").and_then(Value::as_array) {
@@ -119,7 +174,7 @@ impl Example {
             Some(Value::String(kind)) => kind.as_str(),
             Some(Value::Array(kinds)) => kinds.first().and_then(Value::as_str).unwrap_or_default(),
             _ if parts.contains_key("properties") || parts.contains_key("required") => "object",
-            _ => "string",
+            _ => return self.filled("JSON", "…".into()),
         };
         let count = |key: &str| parts.get(key).and_then(Value::as_u64).unwrap_or(0);
         match kind {
@@ -129,11 +184,20 @@ impl Example {
                 let items = 0..count("minItems").min(VALUES_MAX.into());
                 Value::Array(items.map(|_| self.of(item, depth + 1)).collect())
             }
-            "boolean" => Value::Bool(true),
-            "number" | "integer" => parts.get("minimum").cloned().unwrap_or_else(|| 0.into()),
+            "boolean" => self.filled("true or false", true.into()),
+            "number" | "integer" => {
+                self.filled(kind, parts.get("minimum").cloned().unwrap_or_else(|| 0.into()))
+            }
             "null" => Value::Null,
-            _ => Value::String((0..count("minLength").clamp(1, 64)).map(|_| '…').collect()),
+            _ => {
+                let fits: String = (0..count("minLength").clamp(1, 64)).map(|_| '…').collect();
+                self.filled("string", fits.into())
+            }
         }
+    }
+
+    fn filled(&self, word: &str, fits: Value) -> Value {
+        if self.marks { Value::String(format!("{MARK}{word}")) } else { fits }
     }
 
     fn required(&mut self, parts: &Map<String, Value>, depth: u32) -> Map<String, Value> {
@@ -162,16 +226,17 @@ mod tests {
     fn an_example_is_one_that_the_schema_takes() {
         assert_eq!(examples(None), [ANYTHING]);
         check(json!({}), &[ANYTHING]);
-        check(json!({ "type": "boolean" }), &["true"]);
-        check(json!({ "type": "integer", "minimum": 3 }), &["3"]);
-        check(json!({ "enum": ["red", "green"] }), &[r#""red""#]);
+        check(json!({ "type": "boolean" }), &["true", "false"]);
+        check(json!({ "type": "integer", "minimum": 3 }), &["<integer>"]);
+        check(json!({ "enum": ["red", "green"] }), &[r#""red""#, r#""green""#]);
+        check(json!({ "enum": [1, 2, 3, 4, 5] }), &["<one of those>"]);
         check(json!({ "type": "array", "items": { "type": "null" }, "minItems": 2 }), &["[null,null]"]);
         check(
             json!({ "type": "object", "required": ["approved"], "properties": { "approved": { "type": "boolean" } } }),
-            &[r#"{"approved":true}"#],
+            &[r#"{"approved":true}"#, r#"{"approved":false}"#],
         );
-        check(json!({ "type": "string", "pattern": "^[0-9]+$" }), &["JSON"]);
-        check(json!({ "$ref": "#/$defs/a", "$defs": { "a": { "type": "integer" } } }), &["JSON"]);
+        check(json!({ "type": "string", "pattern": "^[0-9]+$" }), &[ANYTHING]);
+        check(json!({ "$ref": "#/$defs/a", "$defs": { "a": { "type": "integer" } } }), &[ANYTHING]);
     }
 
     #[test]
@@ -186,15 +251,24 @@ mod tests {
                       "required": ["reason"], "additionalProperties": false },
                 ],
             }),
-            &[r#"{"approved":true}"#, r#"{"approved":false,"reason":"…"}"#],
+            &[r#"{"approved":true}"#, r#"{"approved":false,"reason":<string>}"#],
         );
         check(
             json!({ "oneOf": [
                 { "type": "object", "required": ["done"], "properties": { "done": {} } },
                 { "type": "object", "required": ["not_done"], "properties": { "not_done": { "const": true } } },
             ] }),
-            &[r#"{"done":"…"}"#, r#"{"not_done":true}"#],
+            &[r#"{"done":<JSON>}"#, r#"{"not_done":true}"#],
         );
+    }
+
+    #[test]
+    fn what_must_be_filled_in_is_refused_as_it_stands() {
+        for schema in [json!({ "type": "string" }), json!({ "type": "integer" }), json!({})] {
+            for example in examples(Some(&schema)) {
+                assert!(serde_json::from_str::<Value>(&example).is_err(), "{example}");
+            }
+        }
     }
 
     #[test]
@@ -203,12 +277,12 @@ mod tests {
         for _ in 0..20 {
             wide = json!({ "type": "array", "minItems": 16, "items": wide });
         }
-        check(wide, &["JSON"]);
-        check(json!({ "const": "x".repeat(SCHEMA_BYTES_MAX) }), &["JSON"]);
+        check(wide, &[ANYTHING]);
+        check(json!({ "const": "x".repeat(SCHEMA_BYTES_MAX) }), &[ANYTHING]);
         let mut schema = json!({ "type": "null" });
         for _ in 0..60 {
             schema = json!({ "type": "array", "minItems": 1, "items": schema });
         }
-        check(schema, &["JSON"]);
+        check(schema, &[ANYTHING]);
     }
 }

@@ -23,6 +23,8 @@ pub enum Exit {
     Interrupted,
     /// The thread is not as the command takes it to be.
     Refused,
+    /// `verify` had nothing to verify.
+    Unverified,
     /// Told to stop.
     Stopped,
 }
@@ -35,6 +37,7 @@ impl Exit {
             Self::Usage => 2,
             Self::Interrupted => 3,
             Self::Refused => 4,
+            Self::Unverified => 5,
             // As shells report a program that Ctrl-C ended.
             Self::Stopped => 130,
         }

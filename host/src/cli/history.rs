@@ -8,7 +8,7 @@ use super::Shell;
 use super::document::{Exit, Said};
 use super::failure::Failure;
 use super::{prose, store, tenant};
-use crate::model::checkpoint::{CheckpointKind, CheckpointRow, TaskRow, TaskState};
+use crate::model::checkpoint::{CheckpointKind, CheckpointRow, Finish, TaskRow, TaskState};
 use crate::model::{CheckpointId, RunConfig, RunId, ThreadId};
 use crate::store::PAGE_ROWS_MAX;
 
@@ -94,11 +94,23 @@ fn tasks_text(row: &CheckpointRow, tasks: &[TaskRow]) -> String {
         .iter()
         .find(|task| task.index == index)
     {
-        Some(task) => format!("{} {}", planned.node, word(&task.state)),
+        Some(task) => format!("{} {}", planned.node, told(&task.state)),
         None => format!("{} not started", planned.node),
     };
     let all: Vec<String> = row.plan.tasks.iter().enumerate().map(one).collect();
     if all.is_empty() { "none: the end".to_owned() } else { all.join(", ") }
+}
+
+/// How far a task is, and why it failed, for a person. A failure that the graph takes elsewhere (`on_error`) is one
+/// all the same, though the task is done.
+pub fn told(state: &TaskState) -> String {
+    match state {
+        TaskState::Failed(error) => format!("failed ({})", error.kind),
+        TaskState::Finished(Finish { error: Some(error), .. }) => {
+            format!("failed ({}), taken by on_error", error.kind)
+        }
+        state => word(state).to_owned(),
+    }
 }
 
 /// How far a task is.

@@ -72,6 +72,10 @@ fn text(source: impl Read, (_, bytes_max): Bound) -> io::Result<String> {
 
 /// Most who write no JSON here meant a string.
 fn hint(argument: &str) -> String {
+    if argument.contains('<') && argument.contains('>') {
+        return "; what stands in <…> is for you to fill in, and a string has quotes: \"like this\""
+            .to_owned();
+    }
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '_' | '.' | '-' | '!' | '?' | ',');
     if !argument.is_empty() && argument.chars().all(is_word) {
         format!("; a string has quotes of its own: '\"{argument}\"'")
@@ -98,6 +102,7 @@ mod tests {
         assert_eq!(said("-7"), "-7");
         for (argument, part) in [
             ("approved", r#"'"approved"'"#),
+            (r#"{"reason":<string>}"#, "is for you to fill in"),
             ("[1,", "VALUE is no JSON"),
             (r#"{"a":1,"a":2}"#, "stands twice"),
             ("[[[[[1]]]]]", "deeper than 4"),

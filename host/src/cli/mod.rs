@@ -30,6 +30,8 @@ mod upgrade;
 mod verify;
 
 mod answer;
+mod choices;
+mod database;
 mod document;
 #[cfg(feature = "failpoints")]
 mod failpoints;
@@ -84,7 +86,8 @@ struct Cli {
 const EXIT_STATUS: &str = "\
 Exit status of `run`, `resume` and `continue`: 0 the run completed, 1 it failed, 3 it waits for an answer.
 Of every command: 0 done, 1 the host could not do it, 2 the command or a file that it names is wrong,
-4 refused, because the thread is not as the command takes it to be; 130 stopped by Ctrl-C.";
+4 refused, because the thread is not as the command takes it to be; 5 nothing was verified; 130 stopped by
+Ctrl-C.";
 
 /// What `holdpoint` alone says.
 const GUIDE: &str = "\
@@ -368,6 +371,7 @@ impl Shell {
 
     /// A host over the database, which is made if it is not there.
     async fn host(&self) -> Result<Host, Failure> {
+        database::check(&self.options.db)?;
         self.screen.busy("opening");
         Ok(self.builder()?.database(&self.options.db).open().await?)
     }
@@ -375,6 +379,7 @@ impl Shell {
     /// A host over a database that must be there: to look for a thread in a new one is a mistake.
     async fn known_host(&self) -> Result<Host, Failure> {
         let db = &self.options.db;
+        database::check(db)?;
         if !db.exists() {
             return Err(Failure::NotThere(format!(
                 "there is no database {}; `holdpoint run` makes one, --db or HOLDPOINT_DB names another",

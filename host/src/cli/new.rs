@@ -15,9 +15,10 @@ pub const ABOUT: &str = "\
 Make a node to start from: one that asks a question, with its test, a graph and a README of a page.
 
 The folder holds all that it needs: the contract and the SDK are copied into vendor/. It builds, and asks, at
-once.
+once. With --with effect it also has something done outside, once, by the host, and the graph says where.
 
     holdpoint new refund --lang python
+    holdpoint new refund --lang rust --with effect
     holdpoint build refund
     holdpoint try refund --input '{\"amount\": 250}'";
 
@@ -30,6 +31,23 @@ pub struct Args {
     /// The language to write it in
     #[arg(long, value_name = "LANGUAGE", value_enum)]
     lang: Language,
+
+    /// What the node shows beside a question
+    #[arg(long, value_name = "WHAT", value_enum)]
+    with: Option<With>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum With {
+    Effect,
+}
+
+/// What is made.
+#[derive(Clone, Copy)]
+struct Node<'a> {
+    name: &'a str,
+    lang: Language,
+    with: Option<With>,
 }
 
 /// A file of a template; its name may hold the node's.
@@ -51,8 +69,20 @@ const EVERY: &[Template] = &[
     ("README.md", include_str!("../../templates/README.md")),
 ];
 
+/// What stands in place of those of the same name.
+const RUST_EFFECT: &[Template] = &[("src/lib.rs", include_str!("../../templates/rust/with-effect.rs"))];
+const PYTHON_EFFECT: &[Template] = &[
+    ("{{snake}}.py", include_str!("../../templates/python/with-effect.py")),
+    ("test_{{snake}}.py", include_str!("../../templates/python/test-with-effect.py")),
+];
+const JAVASCRIPT_EFFECT: &[Template] = &[
+    ("index.js", include_str!("../../templates/javascript/with-effect.js")),
+    ("index.test.js", include_str!("../../templates/javascript/with-effect.test.js")),
+];
+const EVERY_EFFECT: &[Template] = &[("graph.toml", include_str!("../../templates/graph-with-effect.toml"))];
+
 pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
-    let Args { path: dir, lang } = args;
+    let Args { path: dir, lang, with } = args;
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     check(&name, lang)?;
     if fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -61,12 +91,13 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
             dir.display()
         )));
     }
-    write(&dir, &name, lang)
+    let node = Node { name: &name, lang, with };
+    write(&dir, node)
         .map_err(|error| Failure::argument(format!("{} cannot be written: {error}", dir.display())))?;
     let shown = dir.display().to_string();
     let steps = [
         shell.command(["build", &shown]),
-        shell.command(["try", &shown, "--input", r#"{"amount": 250}"#]),
+        shell.command(["try", &shown, "--input", input(with)]),
         format!("(cd {} && {})", quoted(&shown), test_command(lang)),
     ];
     let text = format!(
@@ -135,34 +166,48 @@ fn check(name: &str, lang: Language) -> Result<(), Failure> {
     Ok(())
 }
 
-fn write(dir: &Path, name: &str, lang: Language) -> std::io::Result<()> {
+fn write(dir: &Path, node: Node<'_>) -> std::io::Result<()> {
     let vendor = dir.join("vendor");
-    let own = match lang {
-        Language::Rust => RUST,
-        Language::Python => PYTHON,
-        Language::JavaScript => JAVASCRIPT,
+    let (own, effect) = match node.lang {
+        Language::Rust => (RUST, RUST_EFFECT),
+        Language::Python => (PYTHON, PYTHON_EFFECT),
+        Language::JavaScript => (JAVASCRIPT, JAVASCRIPT_EFFECT),
     };
-    for (file, text) in own.iter().chain(EVERY) {
-        let path = dir.join(filled(file, name, lang));
+    let instead: Vec<&Template> = match node.with {
+        Some(With::Effect) => effect.iter().chain(EVERY_EFFECT).collect(),
+        None => Vec::new(),
+    };
+    for template in own.iter().chain(EVERY) {
+        let (file, text) = instead.iter().find(|other| other.0 == template.0).copied().unwrap_or(template);
+        let path = dir.join(filled(file, node));
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        fs::write(path, filled(text, name, lang))?;
+        fs::write(path, filled(text, node))?;
     }
     kit::contract(&vendor)?;
-    match lang {
+    match node.lang {
         Language::Rust => kit::rust(&vendor.join("holdpoint-guest")),
         Language::Python => kit::python(&vendor),
         Language::JavaScript => kit::javascript(&vendor.join("holdpoint-guest")),
     }
 }
 
-fn filled(text: &str, name: &str, lang: Language) -> String {
+/// What the node reads, for a first try.
+fn input(with: Option<With>) -> &'static str {
+    match with {
+        Some(With::Effect) => r#"{"order": 17, "amount": 250}"#,
+        None => r#"{"amount": 250}"#,
+    }
+}
+
+fn filled(text: &str, Node { name, lang, with }: Node<'_>) -> String {
     text.replace("{{name}}", name)
         .replace("{{snake}}", &name.replace('-', "_"))
         .replace("{{camel}}", &camel(name))
         .replace("{{language}}", language(lang))
         .replace("{{test}}", test_command(lang))
+        .replace("{{input}}", input(with))
         .replace("{{source}}", &source(name, lang))
 }
 
@@ -219,9 +264,13 @@ mod tests {
 
     #[test]
     fn nothing_of_a_template_is_left_unfilled() {
-        for lang in Language::ALL {
+        for (lang, with) in
+            Language::ALL.into_iter().flat_map(|lang| [(lang, None), (lang, Some(With::Effect))])
+        {
             let dir = tempfile::tempdir().unwrap();
-            write(dir.path(), "ask-first", lang).unwrap();
+            write(dir.path(), Node { name: "ask-first", lang, with }).unwrap();
+            let graph = fs::read_to_string(dir.path().join("graph.toml")).unwrap();
+            assert_eq!(graph.contains("[effects.refund]"), with.is_some());
             let mut folders = vec![dir.path().to_owned()];
             while let Some(folder) = folders.pop() {
                 for entry in fs::read_dir(folder).unwrap().flatten() {

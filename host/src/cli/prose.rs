@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::Shell;
 use super::answer;
+use super::choices::choices;
 use super::document::{Document, Exit, Said};
 use super::failure::Failure;
 use super::screen::{clip, harmless};
-use crate::engine::{EngineError, Host};
+use crate::engine::{Clock, EngineError, Host};
 use crate::model::{ErrorRecord, Execution, InterruptKind, PendingInterrupt, RunStatus, ThreadId};
 
 /// Of a payload; `--json` has all of it.
@@ -84,6 +85,9 @@ fn execution_text(shell: &Shell, thread: &ThreadId, document: &Document) -> Stri
         text.push_str(&error_text(error));
     }
     text.push_str(&questions(shell, thread, &document.interrupts));
+    if matches!(document.status, RunStatus::Failed | RunStatus::Diverged) {
+        text.push_str(&retry_text(shell, thread));
+    }
     if document.status == RunStatus::Completed {
         text.push_str(&state(&document.state));
         let command = shell.command(["state", "get", "--thread", thread.as_str()]);
@@ -156,18 +160,35 @@ pub fn question_text(shell: &Shell, thread: &ThreadId, question: &PendingInterru
         }
     };
     text.push_str(&indented(&pretty(&asked.payload)));
+    if let Some(at) = question.expires_at.filter(|at| *at <= Clock::System.now()) {
+        let command = continue_command(shell, thread);
+        let _ = writeln!(
+            text,
+            "expired at {at}: it takes no answer any more; go on with\n    {}",
+            style(harmless(&command)).bold()
+        );
+        return text;
+    }
     if let Some(at) = question.expires_at {
         let _ = writeln!(text, "until {at}");
     }
     let mut before = "answer";
     if question.kind.is_gate() {
         before = "go past it";
+    } else {
+        let _ = writeln!(text, "takes {}", choices(question.answer_schema.as_ref()));
     }
     for command in answer::commands(shell, thread, question) {
         let _ = writeln!(text, "{before} with\n    {}", style(harmless(&command)).bold());
         before = "or";
     }
     text
+}
+
+/// What a run that failed is tried again with.
+pub fn retry_text(shell: &Shell, thread: &ThreadId) -> String {
+    let command = shell.command(["retry", "--thread", thread.as_str()]);
+    format!("\ntry again what failed with\n    {}\n", style(command).bold())
 }
 
 /// A thread's channels, each on a line.
@@ -244,7 +265,8 @@ mod tests {
             "interrupted  thread support-123  run 00000000-0000-0000-0000-000000000001\n",
             "approve asks (order 0):\n    {\n      \"amount\": 12.50\n    }\n",
             "answer with\n    holdpoint resume --thread support-123 --interrupt \
-             00000000-0000-0000-0000-000000000003 '\"…\"'\n",
+             00000000-0000-0000-0000-000000000003 '<JSON>'\n",
+            "takes any JSON value\n",
         ] {
             assert!(text.contains(part), "{text}");
         }
@@ -258,6 +280,40 @@ mod tests {
         let text = questions(&shell(&["holdpoint"]), &thread, &document.interrupts);
         assert!(text.contains("stops before approve"), "{text}");
         assert!(text.trim_end().ends_with("--proceed"), "{text}");
+    }
+
+    #[test]
+    fn a_question_shows_what_it_takes_and_a_command_for_each_choice() {
+        let mut document = paused();
+        document.interrupts[0].answer_schema = Some(json!({ "enum": ["refund", "keep"] }));
+        let thread = document.thread.clone().unwrap();
+        let text = questions(&shell(&["holdpoint"]), &thread, &document.interrupts);
+        for part in ["takes one of \"refund\", \"keep\"\n", "'\"refund\"'\nor with\n", "'\"keep\"'\n"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_question_that_expired_says_what_goes_on_from_there() {
+        let mut document = paused();
+        document.interrupts[0].expires_at = Some(crate::model::Timestamp(1_000));
+        let thread = document.thread.clone().unwrap();
+        let text = questions(&shell(&["holdpoint"]), &thread, &document.interrupts);
+        assert!(text.contains("expired at 1970-01-01"), "{text}");
+        assert!(text.ends_with("go on with\n    holdpoint continue --thread support-123\n"), "{text}");
+        assert!(!text.contains("resume"), "{text}");
+    }
+
+    #[test]
+    fn a_run_that_failed_shows_how_it_is_tried_again() {
+        let mut document = paused();
+        (document.status, document.interrupts) = (RunStatus::Failed, Vec::new());
+        let thread = document.thread.clone().unwrap();
+        let text = execution_text(&shell(&["holdpoint"]), &thread, &document);
+        assert!(
+            text.ends_with("try again what failed with\n    holdpoint retry --thread support-123\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -49,9 +49,9 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
 }
 
 /// A run, its latest steps, and what is below their tasks.
-struct Tree {
-    run: RunRow,
-    graph: String,
+pub struct Tree {
+    pub run: RunRow,
+    pub graph: String,
     /// Steps that are left out before the first that is shown.
     steps_before: u32,
     steps: Vec<(CheckpointRow, Vec<Task>)>,
@@ -74,7 +74,11 @@ struct Page<'a> {
 }
 
 impl Tree {
-    fn load<'a>(host: &'a Host, thread: &'a ThreadId, run: RunId) -> BoxFuture<'a, Result<Self, Failure>> {
+    pub fn load<'a>(
+        host: &'a Host,
+        thread: &'a ThreadId,
+        run: RunId,
+    ) -> BoxFuture<'a, Result<Self, Failure>> {
         Box::pin(async move {
             let store = store(host)?;
             let gone = || Failure::NotThere(format!("run {run} is not in this database"));
@@ -101,6 +105,21 @@ impl Tree {
         })
     }
 
+    /// The tasks of the latest step that are not done, here and below, by their paths.
+    pub fn unfinished(&self) -> Vec<(String, TaskRow)> {
+        let mut found = Vec::new();
+        for task in self.steps.last().into_iter().flat_map(|(_, tasks)| tasks) {
+            let Some(row) = task.row.as_ref().filter(|row| !matches!(row.state, TaskState::Finished(_)))
+            else {
+                continue;
+            };
+            let path = self.run.namespace.iter().map(String::as_str).chain([row.node.as_str()]);
+            found.push((path.collect::<Vec<_>>().join("/"), row.clone()));
+            found.extend(task.child.iter().flat_map(Self::unfinished));
+        }
+        found
+    }
+
     fn text(&self, shell: &Shell, thread: &ThreadId, document: &Document) -> String {
         let mut text = prose::heading(thread, document);
         let _ = writeln!(
@@ -117,8 +136,7 @@ impl Tree {
             text.push_str(&prose::error_text(error));
         }
         if matches!(document.status, RunStatus::Failed | RunStatus::Diverged) {
-            let command = shell.command(["retry", "--thread", thread.as_str()]);
-            let _ = writeln!(text, "\nTry again what failed with\n    {command}");
+            text.push_str(&prose::retry_text(shell, thread));
         }
         if document.status == RunStatus::Running {
             let _ = writeln!(
@@ -190,11 +208,7 @@ impl Task {
             TaskState::Paused if !open => "left as it was".to_owned(),
             TaskState::Paused if self.child.is_some() => "waits for what is below".to_owned(),
             TaskState::Paused => "waits for an answer".to_owned(),
-            TaskState::Failed(error) => error.kind.to_string(),
-            TaskState::Finished(Finish { error: Some(error), .. }) => {
-                format!("{}, which the graph takes elsewhere", error.kind)
-            }
-            state => history::word(state).to_owned(),
+            state => history::told(state),
         };
         let how_often = match &self.child {
             Some(child) => child.run.agent.as_deref().map(|agent| harmless(agent).into_owned()),

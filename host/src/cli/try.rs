@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use dialoguer::console::style;
 use serde_json::{Value, json};
 
+use super::choices::choices;
 use super::document::{Exit, Said};
 use super::failure::Failure;
 use super::screen::harmless;
@@ -172,8 +173,12 @@ impl Company {
         let schema = question.answer_schema.as_ref().map(Json::value);
         let mut text = format!("\n{} (order {order}):\n", style("the node asks").cyan().bold());
         text.push_str(&prose::indented(&prose::pretty(&question.payload.value())));
-        let _ =
-            writeln!(text, "answers such as {}", harmless(&answer::examples(schema.as_ref()).join("  or  ")));
+        let _ = writeln!(text, "takes {}", choices(schema.as_ref()));
+        let _ = writeln!(
+            text,
+            "type it as JSON: {}",
+            harmless(&answer::examples(schema.as_ref()).join("  or  "))
+        );
         if let Some(default) = &question.default_answer {
             let _ = writeln!(text, "(when it expires, {} counts)", prose::short(&default.value()));
         }
@@ -352,6 +357,11 @@ fn said(info: &NodeInfo, trial: &Trial, turn: &Turn, company: Company, events: V
         for (i, question) in questions.iter().enumerate() {
             let _ = writeln!(text, "\nthe node asks (order {}):", order + i);
             text.push_str(&prose::indented(&prose::pretty(&question.payload.value())));
+            let _ = writeln!(
+                text,
+                "takes {}",
+                choices(question.answer_schema.as_ref().map(Json::value).as_ref())
+            );
         }
         text.push_str("answer it at a terminal, or with --answers\n");
     }

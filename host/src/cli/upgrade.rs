@@ -1,15 +1,20 @@
 //! `holdpoint upgrade`: another graph for a run that waits.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::Shell;
+use serde_json::{Value, json};
+
 use super::document::Said;
 use super::failure::Failure;
-use super::prose;
+use super::screen::harmless;
+use super::show::Tree;
 use super::stop::Stop;
-use crate::engine::{Cut, Upgrade};
-use crate::model::{GraphSpec, RunConfig, TaskId, ThreadId};
+use super::{Shell, prose, store, tenant};
+use crate::engine::{Cut, Host, Upgrade};
+use crate::model::checkpoint::TaskRow;
+use crate::model::{Digest, GraphSpec, RunConfig, TaskId, ThreadId};
 
 pub const ABOUT: &str = "\
 Change the graph, and so the components, that a paused or failed run is pinned to.
@@ -17,6 +22,8 @@ Change the graph, and so the components, that a paused or failed run is pinned t
 First every unfinished task replays under the new graph what is on record of it. If one would do something
 else, nothing is changed, and each difference is shown; exit status 4. With --cut a task's journal is dropped
 from an entry on, and what the task asked or did from there it asks and does anew, under new ids.
+
+What was changed, and which tasks replayed, stands before how the run stands.
 
     holdpoint upgrade --thread support-123 graph.toml
     holdpoint upgrade --thread support-123 graph.toml --cut 0b3f…:2";
@@ -54,13 +61,83 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let said = async {
         let _stop = Stop::listen(&host, &shell.screen)?;
         let graph = host.compile(&spec).await?;
-        let upgrade = Upgrade { cuts: args.cut, actor: args.actor };
+        let before = Standing::of(&host, &args.thread).await.ok();
+        let upgrade = Upgrade { cuts: args.cut.clone(), actor: args.actor };
         let done = host.upgrade(RunConfig::thread(args.thread.as_str()), &graph, upgrade).await;
-        prose::invocation(shell, &host, &args.thread, done).await
+        let is_done = done.is_ok();
+        let said = prose::invocation(shell, &host, &args.thread, done).await?;
+        match before.filter(|_| is_done) {
+            Some(before) => {
+                before.told(&host, &args.thread, (&spec.name, graph.digest()), &args.cut, said).await
+            }
+            None => Ok(said),
+        }
     };
     let said = said.await;
     host.close().await;
     said
+}
+
+/// A run before its graph was changed: the graph, and the tasks that were not done.
+struct Standing {
+    name: String,
+    graph: Digest,
+    tasks: Vec<(String, TaskRow)>,
+}
+
+impl Standing {
+    async fn of(host: &Host, thread: &ThreadId) -> Result<Self, Failure> {
+        let run = host.execution(RunConfig::thread(thread.as_str())).await?.run_id;
+        let tree = Tree::load(host, thread, run).await?;
+        Ok(Self { name: tree.graph.clone(), graph: tree.run.graph, tasks: tree.unfinished() })
+    }
+
+    /// What was changed, before what came of the run.
+    async fn told(
+        self,
+        host: &Host,
+        thread: &ThreadId,
+        (name, graph): (&str, Digest),
+        cuts: &[Cut],
+        said: Said,
+    ) -> Result<Said, Failure> {
+        let mut text = if graph == self.graph {
+            format!("the graph {} stays what it was ({graph})\n", harmless(name))
+        } else {
+            format!(
+                "changed {} ({})\n     to {} ({graph})\n",
+                harmless(&self.name),
+                self.graph,
+                harmless(name)
+            )
+        };
+        let mut tasks = Vec::new();
+        for (path, was) in &self.tasks {
+            let rows = store(host)?.tasks(&tenant(), thread, was.boundary).await?;
+            let now = rows.iter().find(|row| row.task == was.task).map_or(was.component, |row| row.component);
+            let cut = cuts.iter().find(|cut| cut.task == was.task).map(|cut| cut.entry);
+            let what = match (was.child.is_some(), now == was.component, cut) {
+                (_, _, Some(entry)) => {
+                    format!("begins anew from entry {entry} of its journal; what is before it fits")
+                }
+                (true, ..) => "goes on below, under the graph that it has now".to_owned(),
+                (false, true, None) => "has the component that it had, and fits".to_owned(),
+                (false, false, None) => {
+                    format!(
+                        "replayed under {now}, and does again what is on record; it was {}",
+                        was.component
+                    )
+                }
+            };
+            let _ = writeln!(text, "    {}  {what}", harmless(path));
+            tasks.push(json!({
+                "task_id": was.task, "node": path, "from": was.component, "to": now, "cut": cut,
+            }));
+        }
+        let mut document: Value = serde_json::from_str(&said.document).unwrap_or_default();
+        document["upgrade"] = json!({ "from": self.graph, "to": graph, "tasks": tasks });
+        Ok(Said { document: document.to_string(), text: format!("{text}\n{}", said.text), ..said })
+    }
 }
 
 #[cfg(test)]

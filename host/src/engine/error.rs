@@ -37,6 +37,22 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Of what a node of a graph names: says which node, and of which graph.
+    pub(super) fn at(self, graph: &str, node: &str) -> Self {
+        let placed = |what: String| format!("{what} (node {node} of the graph {graph})");
+        match self {
+            Self::Component { name, source } => Self::Component { name: placed(name), source },
+            Self::ComponentFile { path, source } => Self::ComponentFile { path: placed(path), source },
+            Self::GraphFile(GraphFileError::Read { path, source }) => {
+                GraphFileError::Read { path: placed(path), source }.into()
+            }
+            Self::GraphFile(GraphFileError::Parse { path, message }) => {
+                GraphFileError::Parse { path: placed(path), message }.into()
+            }
+            other => other,
+        }
+    }
+
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused(refused) => refused.error.kind,

@@ -356,7 +356,8 @@ impl Host {
         let mut parts = Parts::default();
         for (name, node) in &spec.nodes {
             if let Some(component) = &node.component {
-                let installed = self.resolve(name, component).await?;
+                let installed =
+                    self.resolve(name, component).await.map_err(|error| error.at(&spec.name, name))?;
                 parts.components.insert(name.clone(), installed);
             }
             if let Some(graph) = &node.graph {
@@ -388,7 +389,7 @@ impl Host {
         let path = PathBuf::from(graph);
         let read = tokio::task::spawn_blocking(move || GraphSpec::from_file(&path)).await;
         let spec = match read {
-            Ok(read) => read?,
+            Ok(read) => read.map_err(|error| EngineError::from(error).at(of, node))?,
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         };
         self.compile_below(&spec, depth + 1).await

@@ -5,6 +5,7 @@ use std::{fs, path::Path, process::Command};
 
 use serde::Deserialize;
 
+use super::places::Places;
 use super::progress::Progress;
 use super::project::{Language, Project};
 use super::stamp::Stamp;
@@ -76,9 +77,12 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
         command.arg(script).current_dir(&project.dir).env_remove("NODE_OPTIONS").env_remove("NODE_PATH");
         Ok(command)
     };
-    let failed = |tool: &'static str| {
-        let name = project.name.clone();
-        move |output: String| BuildError::Componentize { tool, name, output }
+    let failed = |tool: &'static str, whole: &str, output: String| {
+        // What is left away here stands there.
+        let log = work.join("build.log");
+        fs::write(&log, whole).map_err(file("write", &log))?;
+        let output = format!("{output}\n(all that {tool} said: {})", log.display());
+        Err(BuildError::Componentize { tool, name: project.name.clone(), output })
     };
 
     let sdk = ["node_modules/holdpoint-guest", "vendor/holdpoint-guest"]
@@ -108,10 +112,13 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
             "--conditions=import",
         ])
         .args(["--external:holdpoint:*", "--external:wasi:*", "--log-level=warning", "--color=false"])
+        .args(["--sourcemap=external", "--sources-content=false"])
         .arg(format!("--alias:holdpoint-guest={}", sdk.join("index.js").display()))
         .arg(format!("--define:globalThis.HOLDPOINT_PACKAGE={package}"))
         .arg(format!("--outfile={}", bundle.display()));
-    tools::quietly(&mut esbuild).map_err(|output| failed("esbuild")(explained(output)))?;
+    if let Err(said) = tools::quietly(&mut esbuild) {
+        return failed("esbuild", &said, explained(own_words(&said)));
+    }
 
     let mut qjs = script("componentize-qjs/bin/componentize-qjs")?;
     qjs.arg("-w")
@@ -123,9 +130,29 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
         .arg(&work)
         .arg("-o")
         .arg(&component);
-    tools::quietly(&mut qjs).map_err(failed(LANGUAGE.tool()))?;
+    if let Err(said) = tools::quietly(&mut qjs) {
+        let places = Places::read(&work.join("bundle.js.map"), &project.dir);
+        let thrown = thrown(&said);
+        let output = places.map_or_else(|| thrown.clone(), |places| places.told(&thrown));
+        return failed(LANGUAGE.tool(), &said, output);
+    }
     stamp.press(&component)?;
     Ok(Made { file: component, fresh: true })
+}
+
+/// What esbuild said, without what Node.js says of the script that started it.
+fn own_words(said: &str) -> String {
+    let lines = said.lines().take_while(|line| !line.starts_with("node:"));
+    lines.collect::<Vec<_>>().join("\n").trim_end().to_owned()
+}
+
+/// The error that the node's file threw while it was loaded, without what the tool was doing.
+fn thrown(said: &str) -> String {
+    const BEFORE: &str = "Failed to finish JavaScript module evaluation: ";
+    match said.split_once(BEFORE) {
+        Some((_, error)) => format!("the file throws while it is loaded\n{}", error.trim_end()),
+        None => said.to_owned(),
+    }
 }
 
 /// What the tool's words mean for a node's author.
@@ -143,6 +170,16 @@ fn explained(output: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_tool_the_error_alone_is_told() {
+        let said = "✘ [ERROR] Unexpected \";\"\n\n    x.js:7:23:\n\nnode:child_process:930\n    throw err;\n";
+        assert_eq!(own_words(said), "✘ [ERROR] Unexpected \";\"\n\n    x.js:7:23:");
+        let said =
+            "tool\n  WIT: /x\nError: : Failed to finish JavaScript module evaluation: Error: no\n    at f";
+        assert_eq!(thrown(said), "the file throws while it is loaded\nError: no\n    at f");
+        assert_eq!(thrown("another"), "another");
+    }
 
     #[test]
     fn a_manifest_names_the_node_and_its_file() {

@@ -2,6 +2,7 @@
 //! language's own tool; opens no database.
 
 mod javascript;
+mod places;
 mod progress;
 mod project;
 mod python;

@@ -111,7 +111,7 @@ impl Project {
 }
 
 /// Without `..`, for a folder that need not be there yet.
-fn straight(path: &Path) -> PathBuf {
+pub fn straight(path: &Path) -> PathBuf {
     let mut straight = PathBuf::new();
     for part in path.components() {
         match part {

@@ -103,16 +103,14 @@ pub fn taken(node: &NodeId, given: &[Json], order: usize, question: &Question) -
         return Err(format!(
             "--answers has {} of them, and node {node} asks question {}: {asked}; give it an answer too",
             given.len(),
-            order + 1
+            order
         ));
     };
     if let Some(schema) = &question.answer_schema {
         AnswerSchema::compile(schema)?.check(&answer.value()).map_err(|mismatch| {
             format!(
-                "--answers: answer {}, {}, does not fit question {} of node {node}, {asked}: {mismatch}",
-                order + 1,
+                "--answers: answer {order}, {}, does not fit question {order} of node {node}, {asked}: {mismatch}",
                 report::clipped(answer.as_str()),
-                order + 1
             )
         })?;
     }
@@ -125,7 +123,7 @@ pub fn made(node: &NodeId, order: usize, question: &Question) -> Result<Answer, 
         format!(
             "no answer could be made for question {} of node {node}, {}; give --answers a list, in the order \
              in which they are asked for",
-            order + 1,
+            order,
             report::clipped(question.payload.as_str()),
         )
     })?;

@@ -31,8 +31,11 @@ reads.
     holdpoint verify target/components/refund.wasm --input '{\"amount\": 250}' --answers '[\"refund\"]'
     holdpoint verify refund.toml --input @case.json --node refund
 
+Questions count from 0, as in `try` and `show`.
+
 Exit status: 0 it replays, 1 it differs, or the host could not carry an attempt to its end, 2 the input is
-wrong.";
+wrong, 5 a node failed before its first call, so that nothing of it was verified: give it the --input that it
+reads.";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -71,6 +74,8 @@ pub struct Args {
 pub struct Verified {
     pub target: String,
     pub replays: bool,
+    /// Nodes of which nothing was verified: they failed before their first call.
+    pub unverified: Vec<NodeId>,
     pub nodes: Vec<Node>,
 }
 
@@ -110,9 +115,22 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
         nodes.push(verified(&host, &subject, given.answers.as_deref(), shell).await?);
     }
     let replays = nodes.iter().all(|node| node.replays);
-    let exit = if replays { Exit::Completed } else { Exit::Failed };
-    let verified = Verified { target: args.target, replays, nodes };
+    let unverified: Vec<NodeId> =
+        nodes.iter().filter(|node| node.failed_at_once()).map(|node| node.node.clone()).collect();
+    let exit = match (replays, unverified.is_empty() && !nodes.is_empty()) {
+        (false, _) => Exit::Failed,
+        (true, false) => Exit::Unverified,
+        (true, true) => Exit::Completed,
+    };
+    let verified = Verified { target: args.target, replays, unverified, nodes };
     Ok(Said::new(exit, &verified, report::text(&verified)))
+}
+
+impl Node {
+    /// It does that again; but of what it does otherwise, nothing is known.
+    fn failed_at_once(&self) -> bool {
+        self.replays && self.calls.is_empty() && self.outcome.get("failed").is_some()
+    }
 }
 
 async fn subjects(args: &Args, given: &Inputs, host: &Host, shell: &Shell) -> Result<Vec<Subject>, Failure> {

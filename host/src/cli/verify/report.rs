@@ -43,6 +43,7 @@ pub fn clipped(text: &str) -> String {
 
 fn one(text: &mut String, node: &Node, of: usize) -> std::fmt::Result {
     let word = match node.replays {
+        true if node.failed_at_once() => style("nothing verified").yellow().bold(),
         true => style("replays").green().bold(),
         false => style("differs").red().bold(),
     };
@@ -63,8 +64,11 @@ fn one(text: &mut String, node: &Node, of: usize) -> std::fmt::Result {
     if node.answers_unused > 0 && of == 1 {
         writeln!(text, "    not asked for: {} of --answers", node.answers_unused)?;
     }
-    if node.calls.is_empty() && node.outcome.get("failed").is_some() {
-        writeln!(text, "    that was before its first call; --input is what it reads")?;
+    if node.failed_at_once() {
+        writeln!(
+            text,
+            "    that was before its first call, and so nothing of it was verified; --input is what it reads"
+        )?;
     }
     writeln!(
         text,
@@ -81,7 +85,7 @@ fn one(text: &mut String, node: &Node, of: usize) -> std::fmt::Result {
 }
 
 fn calls(text: &mut String, node: &Node) -> std::fmt::Result {
-    let mut answers = node.answers.iter();
+    let mut answers = node.answers.iter().enumerate();
     for (index, call) in node.calls.iter().take(CALLS_SHOWN).enumerate() {
         let (what, asked): (&str, Vec<&Value>) = match call["call"].as_str() {
             Some("interrupt") => ("asks", vec![&call["question"]["payload"]]),
@@ -101,8 +105,10 @@ fn calls(text: &mut String, node: &Node) -> std::fmt::Result {
             }
         };
         for payload in asked {
-            writeln!(text, "    {}", clipped(&format!("{index:>3}  {what} {payload}")))?;
-            if let Some(answer) = answers.next() {
+            let answered = answers.next();
+            let order = answered.map(|(order, _)| format!(" (order {order})")).unwrap_or_default();
+            writeln!(text, "    {}", clipped(&format!("{index:>3}  {what}{order} {payload}")))?;
+            if let Some((_, answer)) = answered {
                 writeln!(text, "         {} {}", source(answer), clipped(answer.answer.as_str()))?;
             }
         }
@@ -252,7 +258,7 @@ mod tests {
 
     fn said(difference: Option<Difference>) -> String {
         let replays = difference.is_none();
-        text(&Verified { target: "x".into(), replays, nodes: vec![node(difference)] })
+        text(&Verified { target: "x".into(), replays, unverified: Vec::new(), nodes: vec![node(difference)] })
     }
 
     #[test]
