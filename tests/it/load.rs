@@ -26,8 +26,6 @@ const TENANTS: usize = 10;
 const CLIENTS: usize = 60;
 const SECONDS: u64 = 12;
 const KILL_EVERY_MS: u64 = 3_000;
-/// How long the dead keep others off their threads.
-const LEASE_MS: &str = "500";
 
 fn told(variable: &str, usually: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usually)
@@ -217,7 +215,6 @@ async fn nothing_acknowledged_is_lost_and_no_answer_is_used_twice_while_the_host
     let listen = free.local_addr().unwrap().to_string();
     drop(free);
     let args = ["--require-keys", "--egress", &address, "--requests-at-once", "2000", "--drain-ms", "60000"];
-    let args: Vec<&str> = args.into_iter().chain(["--lease-ms", LEASE_MS]).collect();
     let mut callers = Vec::new();
     let store = Store::open(&dir.path().join("s.db")).await.unwrap();
     for i in 0..TENANTS {

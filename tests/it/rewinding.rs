@@ -45,7 +45,7 @@ async fn what_was_done_outside_is_not_done_again_on_the_same_thread() {
     completed(host.resume(on("t"), Command::resume("now")).await.unwrap());
     assert_eq!(world.sent(), 1);
     let state = host.state(on("t")).await.unwrap();
-    assert_eq!((&state["a"], &state["c"]), (&json!([{ "sent": 1 }, "now"]), &json!(1)));
+    assert_eq!((&state["a"], &state["c"]), (&json!([{ "ok": { "sent": 1 } }, "now"]), &json!(1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

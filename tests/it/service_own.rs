@@ -124,6 +124,9 @@ async fn what_failed_is_tried_again_and_may_get_another_graph() {
     );
     let body = json!({ "values": { "script": [{ "put": { "c": 3 } }] } });
     caller.post("/threads/t/state", body).await.is(200);
+    // What failed is tried again from there once somebody runs it.
+    assert_eq!(caller.get("/threads/t/state").await.is(200)["next"], json!(["n"]));
+    caller.post("/threads/t/runs/wait", json!({ "assistant_id": "scripted" })).await.is(200);
     let state = caller.get("/threads/t/state").await.is(200);
     assert_eq!((&state["values"]["c"], &state["next"]), (&json!(3), &json!([])));
     caller.post("/threads/t/retry", json!({})).await.is(409);

@@ -138,7 +138,7 @@ async fn the_service_holds_each_tenant_to_its_quotas_and_says_which_it_was() {
     caller.post("/threads/t/copy", json!({})).await.is(429);
     set(json!({ "storage_bytes": 1000 })).await;
     let came = caller.wait("t", json!([])).await;
-    assert_eq!(came.body["error"]["limit"], "storage_bytes");
+    assert_eq!(came.body["error"]["limit"], "storage_bytes", "{came:?}");
     came.is(413);
     // Nobody else is held to that.
     let other = served.key("other", &[Scope::Deploy, Scope::Run]).await;

@@ -319,6 +319,7 @@ impl Host {
         let info = shared.sandbox.describe((&self.tenant, &self.limits), &component).await.map_err(named)?;
         if let Some(store) = &shared.store {
             store.put_component(&self.tenant, digest, bytes, &info, shared.clock.now()).await?;
+            shared.used.stored(&self.tenant, &self.limits, size as u64);
         }
         locked(&shared.infos).insert((self.tenant.clone(), digest), info.clone());
         Ok(Installed { digest, info, bytes: size })

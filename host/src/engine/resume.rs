@@ -263,13 +263,19 @@ impl Host {
 
     /// A thread's channels as of its latest boundary.
     pub async fn state(&self, config: RunConfig) -> Result<Value, EngineError> {
+        Ok(self.standing(config).await?.1)
+    }
+
+    /// How a thread stands and its channels, as of one moment; runs nothing.
+    pub async fn standing(&self, config: RunConfig) -> Result<(Execution, Value), EngineError> {
         let (store, thread) = self.durable(&config)?;
         let snapshot = self.load(&store, &thread).await?;
+        let execution = shown(&thread, &snapshot);
         let versions: Vec<_> = snapshot.root.checkpoint.channels.into_iter().collect();
         let values = store.values(&self.tenant, &thread, &versions).await?;
         let state: Map<String, Value> =
             versions.iter().zip(values).map(|((name, _), value)| (name.to_string(), value.value())).collect();
-        Ok(Value::Object(state))
+        Ok((execution, Value::Object(state)))
     }
 
     pub(super) async fn reopen(

@@ -411,11 +411,12 @@ impl Run {
         let spawned = match started {
             Started::Attempt(component, attempt) => {
                 self.watch(Watched::TaskStarted { node: &self.path_of(i), task, attempt: number });
-                let (invocation, span) = (self.invocation.clone(), tracing::info_span!("attempt", number));
+                let invocation = self.invocation.clone();
                 let ran = async move {
                     if !wait.is_zero() {
                         tokio::time::sleep(wait).await;
                     }
+                    let span = tracing::info_span!("attempt", number);
                     (i, Came::Ran(invocation.run(&component, *attempt).instrument(span).await))
                 };
                 tasks.spawn(ran.instrument(tracing::info_span!("task", node = %slot.row.node, %task)))

@@ -515,6 +515,7 @@ async fn ask(
     }
     let supersede = matches!(multitask_strategy, Some(Strategy::Interrupt | Strategy::Rollback));
     graph.check_input(&input)?;
+    allowed.host.room_for_bytes(0).await?;
     Ok(Ask::Start { graph: deployed.graph, input, before, after, supersede, from })
 }
 

@@ -66,13 +66,10 @@ pub async fn shown(allowed: &Allowed, listed: &ListedThread) -> Result<Thread, P
     if listed.status.is_none() {
         return Ok(Thread::of(listed, Value::Null, &[]));
     }
-    let config = || RunConfig::thread(listed.note.thread.as_str());
-    let values = allowed.host.state(config()).await?;
-    let pending = match ThreadStatus::of(listed) {
-        ThreadStatus::Interrupted | ThreadStatus::Busy => allowed.host.execution(config()).await?.interrupts,
-        _ => Vec::new(),
-    };
-    Ok(Thread::of(listed, values, &pending))
+    // Status, channels and questions are of one moment, or a client would see a pause that asks nothing.
+    let (execution, values) = allowed.host.standing(RunConfig::thread(listed.note.thread.as_str())).await?;
+    let listed = ListedThread { status: Some(execution.status), ..listed.clone() };
+    Ok(Thread::of(&listed, values, &execution.interrupts))
 }
 
 /// A thread.
