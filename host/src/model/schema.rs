@@ -319,6 +319,12 @@ mod tests {
         }
     }
 
+    /// How long this thread had a processor, whatever else the machine does.
+    fn worked() -> std::time::Duration {
+        let status = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        std::time::Duration::from_nanos(status.split(' ').next().unwrap().parse().unwrap())
+    }
+
     /// What may be said is done with soon, whatever the answer: the largest that there may be, against schemas
     /// that say much of each of its parts.
     #[test]
@@ -403,17 +409,17 @@ mod tests {
             ),
             ("numbers", json!({ "items": { "multipleOf": 0.1 } }), items("1e-999999", bytes / 8), false),
         ] {
-            let began = std::time::Instant::now();
+            let began = worked();
             let schema = AnswerSchema::compile(&Json::from_value(&schema).unwrap());
             let schema = schema.unwrap_or_else(|error| panic!("{what}: {error}"));
-            let compiled = began.elapsed();
+            let compiled = worked() - began;
             let checked = schema.check(&answer);
-            let took = began.elapsed();
+            let took = worked() - began;
             println!(
                 "{what}: {compiled:?} to compile, {took:?} in all, {:?}",
                 checked.as_ref().err().map(|no| &no.what)
             );
-            assert!(took.as_secs() < 20, "{what}: {took:?}");
+            assert!(took.as_secs() < 8, "{what}: {took:?}");
             assert!(checked.is_ok() || !fits, "{what}: {checked:?}");
         }
     }
