@@ -35,6 +35,7 @@ mod races;
 mod forks;
 mod pruning;
 mod payloads;
+mod schemas;
 mod disk;
 mod faults;
 mod fuzz;

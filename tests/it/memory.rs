@@ -144,6 +144,10 @@ async fn rows(bench: &Bench) -> Vec<(&'static str, Hostile)> {
         (br 0)) (unreachable)";
     let bad_pointer = "(i32.store (i32.const 4) (i32.const 0x7fff_0000)) (i32.const 0)";
     let deep = "[".repeat(1_000_000);
+    let mut chain = json!({ "$ref": "#/$defs/d0", "$defs": {} });
+    for n in 0..8_000 {
+        chain["$defs"][format!("d{n}")] = json!({ "$ref": format!("#/$defs/d{}", n + 1) });
+    }
     // The default answer does not fit, so that each ends once its schema was compiled.
     let asks = |schema: Value| json!([{ "ask": 1, "schema": schema, "default": 1 }]);
     let patterns: Vec<_> = (0..90).map(|n| json!({ "pattern": format!("^x{{{n}}}\\w{{30}}$") })).collect();
@@ -171,6 +175,7 @@ async fn rows(bench: &Bench) -> Vec<(&'static str, Hostile)> {
         ("s17 a large compilation", Hostile::Install(large())),
         ("s18 a large file", Hostile::Install(vec![0; 65 << 20])),
         ("s27 a large schema", fails(own, asks(json!({ "description": "x".repeat(3 << 20) })))),
+        ("s27 a chain of references", fails(own, asks(chain))),
         ("s27 many patterns", fails(own, asks(json!({ "type": "string", "allOf": patterns })))),
         ("s21 what is not granted", fails(own, json!([{ "put": { "elsewhere": "x".repeat(1 << 20) } }]))),
     ]
