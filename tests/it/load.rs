@@ -26,6 +26,8 @@ const TENANTS: usize = 10;
 const CLIENTS: usize = 60;
 const SECONDS: u64 = 12;
 const KILL_EVERY_MS: u64 = 3_000;
+/// How long the dead keep others off their threads.
+const LEASE_MS: &str = "2000";
 
 fn told(variable: &str, usually: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(usually)
@@ -108,6 +110,20 @@ impl Client {
 
     fn wrong(&self, what: String) {
         self.seen.wrong.lock().unwrap().push(format!("{}: {what}", self.thread));
+    }
+
+    /// Makes its thread, however often that takes.
+    async fn enter(&self) {
+        let body = json!({ "thread_id": self.thread, "if_exists": "do_nothing" });
+        loop {
+            match self.send(Method::POST, "/threads", Some(body.clone()), None).await {
+                Came::Body(200, _) => return,
+                Came::Body(status, body) => {
+                    return self.wrong(format!("a thread is answered with {status}: {body}"));
+                }
+                Came::Nothing => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        }
     }
 
     /// Looks where its thread is, and does the next thing. Returns whether it came to rest between two runs.
@@ -215,6 +231,7 @@ async fn nothing_acknowledged_is_lost_and_no_answer_is_used_twice_while_the_host
     let listen = free.local_addr().unwrap().to_string();
     drop(free);
     let args = ["--require-keys", "--egress", &address, "--requests-at-once", "2000", "--drain-ms", "60000"];
+    let args: Vec<&str> = args.into_iter().chain(["--lease-ms", LEASE_MS]).collect();
     let mut callers = Vec::new();
     let store = Store::open(&dir.path().join("s.db")).await.unwrap();
     for i in 0..TENANTS {
@@ -248,10 +265,10 @@ async fn nothing_acknowledged_is_lost_and_no_answer_is_used_twice_while_the_host
     for i in 0..clients {
         let caller = callers[i % TENANTS].clone();
         let thread = format!("client-{i}");
-        caller.post("/threads", json!({ "thread_id": thread })).await.is(200);
         let (seen, goes_on) = (seen.clone(), goes_on.clone());
         all.push(tokio::spawn(async move {
             let mut client = Client { caller, thread, seen, acknowledged: 0, asked: None };
+            client.enter().await;
             while !client.turn(goes_on.load(Ordering::Relaxed)).await {}
             client
         }));

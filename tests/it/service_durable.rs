@@ -37,7 +37,8 @@ impl Process {
         let mut command = std::process::Command::new(binary());
         command
             .current_dir(dir.path())
-            .args(["serve", "--listen", listen, "--db", "s.db", "--lease-ms", "300"])
+            .args(["serve", "--listen", listen, "--db", "s.db"])
+            .args(if args.contains(&"--lease-ms") { &[][..] } else { &["--lease-ms", "300"][..] })
             .args(["--heartbeat-ms", "100"])
             .args(args)
             .arg("--cache")

@@ -515,7 +515,7 @@ mod tests {
     pub fn shell(program: &[&str]) -> Shell {
         let cli = Cli::try_parse_from(["holdpoint"]).unwrap();
         let program = program.iter().map(|&word| word.to_owned()).collect();
-        Shell { options: cli.options, screen: Screen::new(), program }
+        Shell { options: cli.options, screen: Screen::new(), spans: None, program }
     }
 
     #[test]

@@ -334,8 +334,9 @@ impl Host {
                     if let Some(execution) = self.called_off(invocation).await? {
                         return Ok(Some(execution));
                     }
-                    let what = "another process took this thread over while it was being run here";
-                    return Err(Refused::plain(Kind::Busy, what).into());
+                    let what =
+                        "another process took this thread over, or may have, while it was being run here";
+                    return Err(Refused::of(ErrorRecord::new(Kind::Busy, what).with("lost", "lease")).into());
                 }
                 Ok(None)
             }

@@ -55,7 +55,10 @@ impl Slot {
             TaskState::Failed(_) => return None,
             // A task that has begun is past it, also where the graph has it only since.
             TaskState::Started | TaskState::Paused => {
-                let is_held = self.interrupts.iter().any(|row| row.kind == InterruptKind::Before);
+                let waits = |row: &InterruptRow| {
+                    row.kind == InterruptKind::Before && row.state == InterruptState::Pending
+                };
+                let is_held = self.interrupts.iter().any(waits);
                 (InterruptKind::Before, (self.gated.before || is_held) && self.row.attempts == 0)
             }
         };

@@ -64,10 +64,6 @@ impl Problem {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
     }
 
-    pub fn too_many(detail: impl Into<String>, retry_after_s: u64) -> Self {
-        Self { retry_after_s: Some(retry_after_s), ..Self::new(StatusCode::TOO_MANY_REQUESTS, detail) }
-    }
-
     pub fn unavailable(detail: impl Into<String>) -> Self {
         Self { retry_after_s: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }

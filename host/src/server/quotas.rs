@@ -209,7 +209,8 @@ impl Service {
         Ok(())
     }
 
-    /// Reads what is set for every tenant there is, before anything of theirs goes on.
+    /// Reads what is set for the tenants there are (the first page of them), before anything of theirs goes on; of
+    /// any other it is read with the first thing that it asks.
     pub async fn know_tenants(&self) -> Result<(), StoreError> {
         for tenant in self.store().tenants().await? {
             self.tenant_settings(&tenant).await?;

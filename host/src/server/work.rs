@@ -252,6 +252,11 @@ impl Service {
                             this.tenant_settings(&call_tenant).await?;
                         }
                         Err(error) if is_out_of_fuel(&error) => return Err(EngineError::Stopped),
+                        // On a machine that is too busy to renew a lease in time, this process may be the one that
+                        // goes on: what was accepted is not over.
+                        Err(error) if has_lost_lease(&error) && !this.is_stopping() => {
+                            tracing::warn!("a lease lapsed; the call is taken up again");
+                        }
                         executed => return executed,
                     }
                 }
@@ -405,6 +410,10 @@ pub fn status_of(status: RunStatus) -> InvocationStatus {
         RunStatus::Failed | RunStatus::Diverged => InvocationStatus::Error,
         RunStatus::Cancelled => InvocationStatus::Interrupted,
     }
+}
+
+fn has_lost_lease(error: &EngineError) -> bool {
+    error.record().more.get("lost").is_some_and(|lost| lost == "lease")
 }
 
 /// Does what a call asks, as often as it takes: each way is one that can be gone twice.
