@@ -30,7 +30,7 @@ pub enum Panel {
     Bars {
         title: String,
         unit: &'static str,
-        bars: Vec<(String, f64)>,
+        bars: Vec<Bar>,
     },
     /// Something measured at growing sizes; sizes go by powers, what was measured begins at zero.
     Curves {
@@ -41,6 +41,12 @@ pub enum Panel {
     },
 }
 
+pub struct Bar {
+    name: String,
+    value: f64,
+    colour: RGBColor,
+}
+
 pub struct Curve {
     pub name: &'static str,
     pub points: Vec<(f64, f64)>,
@@ -48,6 +54,17 @@ pub struct Curve {
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+impl Bar {
+    pub fn of(name: impl Into<String>, value: f64) -> Self {
+        Self { name: name.into(), value, colour: COLOURS[0] }
+    }
+
+    /// What the others are measured by.
+    pub fn raw(name: impl Into<String>, value: f64) -> Self {
+        Self { colour: INK, ..Self::of(name, value) }
+    }
+}
 
 impl Chart {
     pub fn draw(&self, folder: &Path) -> anyhow::Result<()> {
@@ -93,11 +110,10 @@ impl Panel {
 }
 
 /// Lying, the first on top.
-fn draw_bars(area: &Area<'_>, title: &str, unit: &'static str, bars: &[(String, f64)]) -> Drawn {
+fn draw_bars(area: &Area<'_>, title: &str, unit: &'static str, bars: &[Bar]) -> Drawn {
     // The SVG's reader chooses the font, so this is an estimate.
-    let label_px =
-        bars.iter().map(|(name, _)| name.chars().count()).max().unwrap_or_default() as u32 * 7 + 12;
-    let most = highest(bars.iter().map(|(_, value)| *value));
+    let label_px = bars.iter().map(|bar| bar.name.chars().count()).max().unwrap_or_default() as u32 * 7 + 12;
+    let most = highest(bars.iter().map(|bar| bar.value));
     let count = bars.len();
     let mut chart = ChartBuilder::on(area)
         .margin(8)
@@ -118,9 +134,8 @@ fn draw_bars(area: &Area<'_>, title: &str, unit: &'static str, bars: &[(String, 
         .label_style(FONT.into_font().color(&INK))
         .draw()?;
     let written = FONT.into_font().color(&INK);
-    for (i, (name, value)) in bars.iter().enumerate() {
+    for (i, Bar { name, value, colour }) in bars.iter().enumerate() {
         let top = (count - i) as f64;
-        let colour = COLOURS[i % COLOURS.len()];
         chart.draw_series([Rectangle::new([(0.0, top - 0.85), (*value, top - 0.15)], colour.filled())])?;
         let middle = |value: f64| chart.backend_coord(&(value, top - 0.5));
         let (left, right) = (middle(0.0), middle(*value));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 use crate::amount::Amount;
-use crate::chart::{Chart, Panel};
+use crate::chart::{Bar, Chart, Panel};
 use crate::counted::{Counted, counted};
 use crate::report::{Report, Row};
 use crate::samples::{Samples, median};
@@ -76,7 +76,6 @@ pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> 
     report.add(per_cycle("statements", total.statements, "statements").on_page());
     report.add(per_cycle("instantiations", total.instantiations, "instances"));
     report.add(per_cycle("written", total.written_bytes, "bytes"));
-    let bar = |name: &str, value: f64| (name.to_owned(), value);
     report.chart(Chart {
         name: "crowd",
         title: "Pauses and answers a second, beside what SQLite and wasmtime alone allow",
@@ -85,9 +84,9 @@ pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> 
             title: format!("{THREADS} threads at once, cycles a second"),
             unit: "1/s",
             bars: vec![
-                bar("start, pause, answer, completion", median(of_product())),
-                bar("bare group commits of the same rows", of_groups),
-                bar("bare calls on all cores", of_calls),
+                Bar::of("start, pause, answer, completion", median(of_product())),
+                Bar::raw("bare group commits of the same rows", of_groups),
+                Bar::raw("bare calls on all cores", of_calls),
             ],
         }],
     });

@@ -5,7 +5,7 @@ use holdpoint::{Command, Graph, RunConfig, RunStatus};
 
 use crate::amount::Amount;
 use crate::bare_commit::Put;
-use crate::chart::{Chart, Panel};
+use crate::chart::{Bar, Chart, Panel};
 use crate::counted::{Counted, counted};
 use crate::parts::{Consists, Parts};
 use crate::report::{Report, Row};
@@ -124,7 +124,6 @@ fn show(bench: &Bench, mut m: Measured, counted: [Counted; 3], parts: &Parts, re
     let resume = report.add(Row::times("resume to completed", &mut m.resume).raw(raw[1]).on_page());
     report.add(Row::times("start to paused; raw: 3 rows", &mut m.start).raw(three + call));
     report.add(Row::times("resume to completed; raw: 3 rows", &mut m.resume).raw(three + call));
-    let bar = |name: &str, value: f64| (name.to_owned(), value);
     report.chart(Chart {
         name: "cycle",
         title: "A pause and a resume beside what they cannot do without",
@@ -133,10 +132,10 @@ fn show(bench: &Bench, mut m: Measured, counted: [Counted; 3], parts: &Parts, re
             title: "One thread, median time".into(),
             unit: "µs",
             bars: vec![
-                bar("start to paused", start),
-                bar("bare commit and call", raw[0]),
-                bar("resume to completed", resume),
-                bar("bare commit and call", raw[1]),
+                Bar::of("start to paused", start),
+                Bar::raw("bare commit and call", raw[0]),
+                Bar::of("resume to completed", resume),
+                Bar::raw("bare commit and call", raw[1]),
             ],
         }],
     });

@@ -7,7 +7,7 @@ use holdpoint::{Graph, Host};
 
 use crate::amount::Amount;
 use crate::attempt::attempt;
-use crate::chart::{Chart, Panel};
+use crate::chart::{Bar, Chart, Panel};
 use crate::report::{Report, Row};
 use crate::samples::Samples;
 use crate::{Page, cycle, node};
@@ -57,9 +57,9 @@ pub async fn measure(page: &Page, amount: Amount, report: &mut Report) -> anyhow
     for language in &mut languages {
         let name = language.name;
         let row = Row::times(format!("{name}: start to paused"), &mut language.start).raw(raw.0);
-        bars.push((format!("{name}, start to paused"), report.add(row.on_page())));
+        bars.push(Bar::of(format!("{name}, start to paused"), report.add(row.on_page())));
         let row = Row::times(format!("{name}: resume to completed"), &mut language.resume).raw(raw.1);
-        bars.push((format!("{name}, resume to completed"), report.add(row.on_page())));
+        bars.push(Bar::of(format!("{name}, resume to completed"), report.add(row.on_page())));
         let (fuel, memory_bytes) = attempted(host.sandbox(), language).await?;
         report.add(Row::value(format!("{name}: fuel up to the question"), fuel as f64, "fuel").on_page());
         report.add(Row::value(format!("{name}: memory of the node"), memory_bytes as f64, "bytes").on_page());

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::amount::Amount;
-use crate::chart::{Chart, Panel};
+use crate::chart::{Bar, Chart, Panel};
 use crate::report::{Report, Row};
 use crate::samples::{Samples, median};
 use crate::{Page, copies, cycle, machine, node};
@@ -65,10 +65,10 @@ pub async fn measure(page: &Page, amount: Amount, report: &mut Report) -> anyhow
     let mut bars = Vec::new();
     for (threads, bytes) in resident {
         let row = Row::value(format!("resident, {threads} paused threads"), bytes, "bytes").raw(first);
-        bars.push((format!("{threads} paused threads"), report.add(row.on_page())));
+        bars.push(Bar::of(format!("{threads} paused threads"), report.add(row.on_page())));
     }
     let row = Row::value("resident, each task that runs", median(tasks.into_iter()), "bytes");
-    bars.push((format!("{TASKS} tasks that run, added"), TASKS as f64 * report.add(row.on_page())));
+    bars.push(Bar::of(format!("{TASKS} tasks that run, added"), TASKS as f64 * report.add(row.on_page())));
     report.chart(Chart {
         name: "memory",
         title: "Memory of a process while threads wait in its database",

@@ -114,8 +114,12 @@ impl Report {
         self.add(Row::value(name, whole - known, "µs").of_whole(whole));
     }
 
+    /// Panels of one name come into one picture.
     pub fn chart(&mut self, chart: Chart) {
-        self.charts.push(chart);
+        match self.charts.iter_mut().find(|known| known.name == chart.name) {
+            Some(known) => known.panels.extend(chart.panels),
+            None => self.charts.push(chart),
+        }
     }
 
     /// `{name}.json` with all rows, `{name}.md` with the page's table, and `{name}-charts`.

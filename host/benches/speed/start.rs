@@ -8,7 +8,7 @@ use std::process::Stdio;
 use tokio::process::Command;
 
 use crate::amount::Amount;
-use crate::chart::{Chart, Panel};
+use crate::chart::{Bar, Chart, Panel};
 use crate::report::{Report, Row};
 use crate::samples::Samples;
 use crate::{Page, node};
@@ -55,14 +55,14 @@ pub async fn measure(page: &Page, amount: Amount, report: &mut Report) -> anyhow
     let raw = version.p50();
     report.add(Row::times("holdpoint --version", &mut version));
     let installed = amount.installed;
-    let mut bars = vec![("says its version".to_owned(), raw)];
+    let mut bars = vec![Bar::raw("says its version", raw)];
     for (place, what) in [(&mut few, "1 component installed"), (&mut many, "")] {
         let what =
             if what.is_empty() { format!("{} components installed", installed + 1) } else { what.to_owned() };
         let run = Row::times(format!("process start to paused, {what}"), &mut place.run);
-        bars.push((format!("start to paused, {what}"), report.add(run.raw(raw).on_page())));
+        bars.push(Bar::of(format!("start to paused, {what}"), report.add(run.raw(raw).on_page())));
         let resume = Row::times(format!("process start to completed, {what}"), &mut place.resume);
-        bars.push((format!("start to completed, {what}"), report.add(resume.raw(raw).on_page())));
+        bars.push(Bar::of(format!("start to completed, {what}"), report.add(resume.raw(raw).on_page())));
     }
     report.chart(Chart {
         name: "start",

@@ -45,7 +45,7 @@ pub async fn measure(page: &Page, amount: Amount, report: &mut Report) -> anyhow
         }
     }
     report.title("Nodes in the graph, of which one runs; raw is the smallest graph");
-    let sizes = ("growth-graphs", "Latency by the nodes of the graph", "nodes");
+    let sizes = ("By the nodes of the graph", "nodes");
     let shown = |nodes| format!("{} nodes", thousands(nodes));
     show(report, sizes, shown, &mut [start, resume, step]);
     for (nodes, samples) in &mut compile.at {

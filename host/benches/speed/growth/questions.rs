@@ -46,7 +46,7 @@ pub async fn measure(page: &Page, amount: Amount, report: &mut Report) -> anyhow
         }
     }
     report.title("Questions of one node, the last answered; raw is the fewest");
-    let sizes = ("growth-questions", "Latency of the last answer by the questions of the node", "questions");
+    let sizes = ("Of the last answer by the questions of the node", "questions");
     let shown = |questions| match questions {
         1 => "1 question".to_owned(),
         questions => format!("{questions} questions"),

@@ -42,7 +42,7 @@ pub async fn measure(page: &Page, amount: Amount, report: &mut Report) -> anyhow
         }
     }
     report.title("State, of which the node reads 1 KB; raw is the smallest");
-    let sizes = ("growth-state", "Latency by the size of the state", "bytes of state");
+    let sizes = ("By the size of the state", "bytes of state");
     let shown = |bytes| format!("{} of state", human(bytes as f64, "bytes"));
     show(report, sizes, shown, &mut [start, resume]);
     host.close().await;

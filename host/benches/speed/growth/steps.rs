@@ -56,7 +56,7 @@ pub async fn measure(page: &Page, amount: Amount, report: &mut Report) -> anyhow
             step.samples(steps).push(began.elapsed() / MEASURED_STEPS as u32);
         }
     }
-    let sizes = ("growth-steps", "Latency by the steps that the thread has behind it", "steps");
+    let sizes = ("By the steps that the thread has behind it", "steps");
     show(report, sizes, |steps| format!("{} steps", thousands(steps)), &mut [start, resume, step]);
     for (steps, each) in bytes {
         let name = format!("stored by a step of 1 KB, {} steps; raw: the 1 KB", thousands(steps));

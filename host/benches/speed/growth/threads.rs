@@ -53,7 +53,7 @@ pub async fn measure(page: &Page, amount: Amount, report: &mut Report) -> anyhow
         }
     }
 
-    let sizes = ("growth-threads", "Latency by paused threads in the database", "paused threads");
+    let sizes = ("By paused threads in the database", "paused threads");
     report.title("Paused threads in the database; raw is the smallest");
     show(report, sizes, |threads| format!("{} threads wait", thousands(threads)), &mut [start, resume]);
     if let Some(largest) = databases.last() {
