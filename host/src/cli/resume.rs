@@ -33,7 +33,8 @@ pub struct Args {
     #[arg(value_name = "VALUE", group = "answer", allow_negative_numbers = true)]
     value: Option<String>,
 
-    /// Several answers: an object from interrupt ids to answers, as JSON, @FILE, or -
+    /// Several answers: an object from interrupt ids to answers, as JSON, @FILE, or -; gates take none, and are
+    /// passed one by one with --proceed --interrupt ID
     #[arg(long, value_name = "JSON", group = "answer")]
     answers: Option<String>,
 
