@@ -48,13 +48,14 @@ soak: guests
 	# The crashes are panics on purpose, and many.
 	HOLDPOINT_TEST_SOAK=1 RUST_BACKTRACE=0 cargo test --test it -- --nocapture i50_ kills::
 
-# Ends by itself; LOAD_SECONDS and LOAD_CLIENTS say otherwise.
+# Ends by itself; LOAD_SECONDS, LOAD_CLIENTS and LOAD_KILL_MS say otherwise.
 LOAD_SECONDS := 240
 LOAD_CLIENTS := 1000
+LOAD_KILL_MS := 8000
 .PHONY: load
 load: guests
 	$(HOLDPOINT) build $(TEST_NODES)
-	HOLDPOINT_LOAD_SECONDS=$(LOAD_SECONDS) HOLDPOINT_LOAD_CLIENTS=$(LOAD_CLIENTS) \
+	HOLDPOINT_LOAD_SECONDS=$(LOAD_SECONDS) HOLDPOINT_LOAD_CLIENTS=$(LOAD_CLIENTS) HOLDPOINT_LOAD_KILL_MS=$(LOAD_KILL_MS) \
 		HOLDPOINT_LOAD_REPORT=$(abspath $(or $(CARGO_TARGET_DIR),target))/load.json \
 		cargo test --test it -- --nocapture load::
 

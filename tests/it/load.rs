@@ -223,6 +223,7 @@ fn percentile(sorted: &[u64], of_100: usize) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_acknowledged_is_lost_and_no_answer_is_used_twice_while_the_host_is_killed() {
     let clients = told("HOLDPOINT_LOAD_CLIENTS", CLIENTS as u64) as usize;
+    let kill_every_ms = told("HOLDPOINT_LOAD_KILL_MS", KILL_EVERY_MS);
     let seconds = told("HOLDPOINT_LOAD_SECONDS", SECONDS);
     let (address, received) = outside().await;
     let dir = Arc::new(tempfile::tempdir().unwrap());
@@ -278,7 +279,7 @@ async fn nothing_acknowledged_is_lost_and_no_answer_is_used_twice_while_the_host
     while began.elapsed().as_secs() < seconds {
         // Not always at the same moment of what goes on.
         let jitter = u64::from(Instant::now().elapsed().subsec_nanos()) % 500 + kills * 37 % 500;
-        tokio::time::sleep(Duration::from_millis(KILL_EVERY_MS + jitter)).await;
+        tokio::time::sleep(Duration::from_millis(kill_every_ms + jitter)).await;
         process.kill();
         kills += 1;
         let started = Instant::now();
@@ -323,7 +324,7 @@ async fn nothing_acknowledged_is_lost_and_no_answer_is_used_twice_while_the_host
         })
     };
     let report = json!({
-        "clients": clients, "tenants": TENANTS, "seconds": took.as_secs(), "kills": kills, "cycles": cycles,
+        "clients": clients, "tenants": TENANTS, "seconds": took.as_secs(), "kills": kills, "kill_every_ms": kill_every_ms, "cycles": cycles,
         "cycles_per_second": cycles as f64 / took.as_secs_f64(), "effects_sent_again_under_their_key": again,
         "requests_broken_off": seen.broken_off.load(Ordering::Relaxed),
         "requests_put_off": seen.put_off.load(Ordering::Relaxed),
