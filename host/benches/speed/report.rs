@@ -139,7 +139,7 @@ impl Report {
 
     fn page(&self, taken_on: &str) -> Result<String, std::fmt::Error> {
         let mut page = String::new();
-        writeln!(page, "\nTaken on: {taken_on}\n")?;
+        writeln!(page, "\nFrom one run; {taken_on}.\n")?;
         writeln!(page, "| | p50 | p95 | raw p50 | ratio |\n|---|--:|--:|--:|--:|")?;
         let mut titles = self.titles.iter().peekable();
         for (i, row) in self.rows.iter().enumerate().filter(|(_, row)| row.on_page) {
