@@ -18,6 +18,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
 /// Words, and where alone they may stand: the beginnings of paths.
 const AT_HOME: [(&str, &[&str]); 14] = [
     ("sqlx", &["store/"]),
+    ("rusqlite", &["store/"]),
     ("wasmtime", &["sandbox/"]),
     ("wasmtime_wasi", &["sandbox/"]),
     ("wasmtime_wasi_io", &["sandbox/"]),

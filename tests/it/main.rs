@@ -32,6 +32,7 @@ mod refusals;
 mod layers;
 mod threats;
 mod races;
+mod counts;
 mod forks;
 mod pruning;
 mod payloads;

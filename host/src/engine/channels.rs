@@ -29,6 +29,15 @@ impl Channels {
         Self { versions, held: BTreeMap::new() }
     }
 
+    /// Takes values that are at hand anyway.
+    pub fn hold(&mut self, values: BTreeMap<ChannelName, (Version, Json)>) {
+        for (name, (version, value)) in values {
+            if self.versions.get(&name) == Some(&version) {
+                self.held.entry(name).or_insert(Held::Whole(value));
+            }
+        }
+    }
+
     pub fn versions(&self) -> &BTreeMap<ChannelName, Version> {
         &self.versions
     }

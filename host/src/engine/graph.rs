@@ -149,8 +149,17 @@ impl Host {
         input: &Input,
         policy: Option<IfBusy>,
     ) -> Result<Execution, EngineError> {
+        // A thread that is free as far as this process knows is taken to be so: its head and epoch say at the
+        // commit whether it was.
+        let mut known =
+            store.recent(&self.tenant, thread).filter(|before| not_free(thread, before).is_none());
         for _ in 0..RACES_MAX {
-            let before = store.load(&self.tenant, thread).await?;
+            let before = match known.take() {
+                Some(before) => Some(before),
+                // A thread is new more often than not, and that is told by one statement.
+                None if store.head(&self.tenant, thread).await?.is_none() => None,
+                None => store.load(&self.tenant, thread).await?,
+            };
             let mut superseded = Vec::new();
             if let Some(before) = &before
                 && let Some(refusal) = not_free(thread, before)

@@ -4,8 +4,13 @@
 //! and when the invocation outlives its budget. The guard is the thread's head and epoch. A run that did
 //! nothing outside holds no lease: if somebody else was faster, it has only computed.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use futures::future::BoxFuture;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::clock::Clock;
@@ -13,7 +18,9 @@ use crate::model::RunStatus;
 use crate::model::checkpoint::{EffectRow, EffectScope, SteeringRow, Version};
 use crate::model::ids::{ChannelName, CheckpointId, RunId, TenantId, ThreadId, Timestamp};
 use crate::model::json::Json;
-use crate::store::{Batch, CommitError, Expect, LeaseChange, OwnerId, Store, StoreError, Write, merged};
+use crate::store::{
+    Batch, CommitError, Expect, LeaseChange, OwnerId, Store, StoreError, Underway, Write, merged,
+};
 
 /// Why nothing more can be written by this invocation.
 #[derive(Debug)]
@@ -31,6 +38,7 @@ pub struct Ledger {
     lease_ms: u64,
     clock: Clock,
     state: Arc<Mutex<State>>,
+    _underway: Underway,
 }
 
 struct State {
@@ -58,7 +66,8 @@ impl Ledger {
     ) -> Self {
         let state =
             State { expect, head, writes: Vec::new(), claimed: None, has_owner, queued: false, ended: false };
-        Self { store, tenant, thread, owner, lease_ms, clock, state: Arc::new(Mutex::new(state)) }
+        let (state, _underway) = (Arc::new(Mutex::new(state)), store.underway());
+        Self { store, tenant, thread, owner, lease_ms, clock, state, _underway }
     }
 
     pub async fn push(&self, writes: impl IntoIterator<Item = Write>) {
@@ -127,36 +136,28 @@ impl Ledger {
             writes: merged(std::mem::take(&mut state.writes)),
         };
         let store = self.store.clone();
-        // A task of its own, because the caller may be dropped while it waits: the batch is with the
-        // writer by then, and what is known here must be what comes of it.
         let span = tracing::info_span!("commit", status = status.as_str());
-        let committing = tokio::spawn(tracing::Instrument::instrument(
-            async move {
-                let committed = store.commit(batch).await.map_err(|error| match error {
-                    CommitError::Conflict => Lost::Conflict,
-                    CommitError::Store(error) => Lost::Store(error),
-                })?;
-                state.expect = Expect::At { head: state.head, epoch: committed.epoch };
-                state.queued = committed.queued;
-                match lease {
-                    LeaseChange::Keep => {}
-                    LeaseChange::Claim { until, .. } | LeaseChange::Renew { until } => {
-                        state.claimed = Some(until);
-                        state.has_owner = true;
-                    }
-                    LeaseChange::Release => {
-                        state.claimed = None;
-                        state.has_owner = false;
-                    }
+        let committing = async move {
+            let committed = store.commit(batch).await.map_err(|error| match error {
+                CommitError::Conflict => Lost::Conflict,
+                CommitError::Store(error) => Lost::Store(error),
+            })?;
+            state.expect = Expect::At { head: state.head, epoch: committed.epoch };
+            state.queued = committed.queued;
+            match lease {
+                LeaseChange::Keep => {}
+                LeaseChange::Claim { until, .. } | LeaseChange::Renew { until } => {
+                    state.claimed = Some(until);
+                    state.has_owner = true;
                 }
-                Ok(())
-            },
-            span,
-        ));
-        match committing.await {
-            Ok(committed) => committed,
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
+                LeaseChange::Release => {
+                    state.claimed = None;
+                    state.has_owner = false;
+                }
+            }
+            Ok(())
+        };
+        Committing(Some(Box::pin(tracing::Instrument::instrument(committing, span)))).await
     }
 
     /// What is durable of an effect under its key.
@@ -186,5 +187,29 @@ impl Ledger {
         };
         let lease = self.store.lease(&self.tenant, &self.thread).await.map_err(Lost::Store)?;
         Ok(lease.is_some_and(|lease| lease.epoch == epoch) && self.clock.now() < until)
+    }
+}
+
+/// A commit that is under way. It goes on as a task of its own if its caller is dropped while it waits: the batch
+/// is with the writer by then, and what is known here must be what comes of it.
+struct Committing(Option<BoxFuture<'static, Result<(), Lost>>>);
+
+impl Future for Committing {
+    type Output = Result<(), Lost>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(committing) = &mut self.0 else { return Poll::Pending };
+        let committed = ready!(committing.as_mut().poll(cx));
+        self.0 = None;
+        Poll::Ready(committed)
+    }
+}
+
+impl Drop for Committing {
+    fn drop(&mut self) {
+        // Without a runtime the process is about to end, and what was committed is found by the next.
+        if let (Some(committing), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(committing);
+        }
     }
 }

@@ -210,6 +210,7 @@ mod tests {
                 })
                 .collect(),
             effects: BTreeMap::new(),
+            named: Default::default(),
         }
     }
 

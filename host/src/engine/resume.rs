@@ -20,7 +20,7 @@ use crate::model::checkpoint::{InterruptRow, InterruptState, Withdrawal};
 use crate::model::command::{Command, PendingChildren, Resume, ResumeTarget, RunConfig};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, ThreadId, Timestamp, is_line};
+use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, TaskId, ThreadId, Timestamp, is_line};
 use crate::model::json::Json;
 use crate::model::limits::Limits;
 use crate::store::{
@@ -30,6 +30,20 @@ use crate::store::{
 /// How often an invocation that lost a race starts over before it gives up. Each time somebody else got
 /// further, so this is reached only where very many answer one thread at once.
 pub(super) const RACES_MAX: usize = 32;
+
+/// What a command comes to.
+enum Taken {
+    /// It was sent before.
+    Replied(Execution),
+    Deliveries(Deliveries),
+}
+
+struct Deliveries {
+    deliveries: Vec<Delivery>,
+    /// See [`Brought`].
+    resolved: Vec<Delivery>,
+    cancelled: Vec<TaskId>,
+}
 
 impl Host {
     /// Answers what is pending on a thread, on the graph and components that its run is pinned to.
@@ -114,33 +128,27 @@ impl Host {
         (command, request): (&Command, Option<&Request>),
         mut found: Option<Result<Vec<Delivery>, NoMatch>>,
     ) -> Result<Execution, EngineError> {
+        // What this process knows of the thread without looking will do to go on from, since head and epoch say
+        // at the commit whether it was so; it will not do to refuse anything.
+        let mut known = match found {
+            None => self.guessed(store, thread, target.as_ref(), command).await?,
+            Some(_) => None,
+        };
         for _ in 0..RACES_MAX {
-            let snapshot = self.load(store, thread).await?;
-            // After the thread was read: a twin of this request that was accepted before is seen here, and
-            // one that is accepted later moves the head from under this one.
-            if let Some(reply) = self.replied(store, thread, request).await? {
-                return Ok(reply);
-            }
-            self.expect(store, thread, &snapshot, &target, command).await?;
-            let (asked, limits) = (asked_at(&snapshot, self.shared.clock.now()), &self.limits);
-            let matched = match found {
-                None => meant(&asked, target.as_ref(), command, limits),
-                Some(found) => found.and_then(|deliveries| still_pending(&asked.open, deliveries)),
+            let guessed = known.take();
+            let is_guess = guessed.is_some();
+            let snapshot = match guessed {
+                Some(snapshot) => snapshot,
+                None => self.load(store, thread).await?,
             };
-            let matched = matched.and_then(|deliveries| {
-                let along = children(&asked.open, &deliveries, &command.pending_children, limits)?;
-                Ok((deliveries, along))
-            });
-            drop(asked);
-            let (deliveries, (resolved, cancelled)) = match matched {
-                Ok(matched) => matched,
-                Err(no_match) => {
-                    return Err(self.unmatched(store, thread, &snapshot, no_match).await?.into());
-                }
+            let was_found = found.take();
+            let taken = self.taken(store, thread, &snapshot, (&target, command, request), was_found).await;
+            let Deliveries { deliveries, resolved, cancelled } = match taken {
+                Ok(Taken::Replied(reply)) => return Ok(reply),
+                Ok(Taken::Deliveries(deliveries)) => deliveries,
+                Err(_) if is_guess => continue,
+                Err(error) => return Err(error),
             };
-            if self.is_run_elsewhere(&snapshot) {
-                return Err(busy(thread, Some(&snapshot)).into());
-            }
             found = Some(Ok(deliveries.clone()));
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
             let brought = Brought {
@@ -157,6 +165,58 @@ impl Host {
             }
         }
         Err(too_many_races())
+    }
+
+    /// How a thread stands that this process left last. A command that does not name what it answers is for
+    /// what is asked when it comes: there one look at the head says whether the guess is right.
+    async fn guessed(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        target: Option<&ResumeTarget>,
+        command: &Command,
+    ) -> Result<Option<ThreadSnapshot>, EngineError> {
+        let Some(guess) = store.recent(&self.tenant, thread) else { return Ok(None) };
+        let is_named = command.expect_checkpoint.is_some()
+            || matches!(command.resume, Resume::Answers(_))
+            || target.is_some_and(|target| target.interrupt_id.is_some());
+        let is_right = is_named || store.head(&self.tenant, thread).await? == Some((guess.head, guess.epoch));
+        Ok(is_right.then_some(guess))
+    }
+
+    /// What a command comes to where the thread stands so.
+    async fn taken(
+        &self,
+        store: &Store,
+        thread: &ThreadId,
+        snapshot: &ThreadSnapshot,
+        (target, command, request): (&Option<ResumeTarget>, &Command, Option<&Request>),
+        found: Option<Result<Vec<Delivery>, NoMatch>>,
+    ) -> Result<Taken, EngineError> {
+        // After the thread was read: a twin of this request that was accepted before is seen here, and
+        // one that is accepted later moves the head from under this one.
+        if let Some(reply) = self.replied(store, thread, request).await? {
+            return Ok(Taken::Replied(reply));
+        }
+        self.expect(store, thread, snapshot, target, command).await?;
+        let (asked, limits) = (asked_at(snapshot, self.shared.clock.now()), &self.limits);
+        let matched = match found {
+            None => meant(&asked, target.as_ref(), command, limits),
+            Some(found) => found.and_then(|deliveries| still_pending(&asked.open, deliveries)),
+        };
+        let matched = matched.and_then(|deliveries| {
+            let along = children(&asked.open, &deliveries, &command.pending_children, limits)?;
+            Ok((deliveries, along))
+        });
+        drop(asked);
+        let (deliveries, (resolved, cancelled)) = match matched {
+            Ok(matched) => matched,
+            Err(no_match) => return Err(self.unmatched(store, thread, snapshot, no_match).await?.into()),
+        };
+        if self.is_run_elsewhere(snapshot) {
+            return Err(busy(thread, Some(snapshot)).into());
+        }
+        Ok(Taken::Deliveries(Deliveries { deliveries, resolved, cancelled }))
     }
 
     /// The reply to a request that was sent before.

@@ -2,9 +2,11 @@
 //! written here gathers in the invocation's ledger; the root's session says when it has to be durable.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
@@ -333,6 +335,9 @@ impl Run {
             readers.flat_map(|slot| graph.nodes[&slot.row.node].reads.values()).collect();
         self.channels.load(reads.into_iter(), self.invocation.ledger.as_ref()).await?;
         self.watch(Watched::Step { step: self.boundary.step, tasks: ready.len() });
+        if let [alone] = ready[..] {
+            return self.run_alone(alone).await;
+        }
         let mut tasks = JoinSet::new();
         let mut running = HashMap::new();
         for i in ready {
@@ -340,17 +345,12 @@ impl Run {
         }
         while let Some(joined) = tasks.join_next().await {
             match joined {
-                Ok((i, Came::Ran(ran))) => match self.again(i, &ran).await {
-                    Some(wait) => self.go(i, wait, &mut tasks, &mut running).await?,
-                    None => self.ran(i, ran)?,
-                },
-                Ok((i, Came::Child(child, end))) => self.returned(i, child, end?).await?,
-                // Nothing in an attempt panics on a guest's account; should the host itself, this
-                // invocation ends and the host lives.
-                Err(error) => {
-                    let node = self.slots[running[&error.id()]].row.node.clone();
-                    return Err(Ended::Fault(Fault::Attempt { node }));
+                Ok((i, came)) => {
+                    if let Some(wait) = self.came(i, came).await? {
+                        self.go(i, wait, &mut tasks, &mut running).await?;
+                    }
                 }
+                Err(error) => return Err(self.panicked(running[&error.id()])),
             }
         }
         Ok(())
@@ -385,6 +385,19 @@ impl Run {
         any
     }
 
+    /// What is alone needs no task of its own.
+    async fn run_alone(&mut self, i: usize) -> Result<(), Ended> {
+        let mut wait = Some(Duration::ZERO);
+        while let Some(long) = wait {
+            let Some(running) = self.begun(i, long).await? else { break };
+            wait = match AssertUnwindSafe(running).catch_unwind().await {
+                Ok((_, came)) => self.came(i, came).await?,
+                Err(_) => return Err(self.panicked(i)),
+            };
+        }
+        Ok(())
+    }
+
     async fn go(
         &mut self,
         i: usize,
@@ -392,6 +405,36 @@ impl Run {
         tasks: &mut JoinSet<(usize, Came)>,
         running: &mut HashMap<tokio::task::Id, usize>,
     ) -> Result<(), Ended> {
+        if let Some(task) = self.begun(i, wait).await? {
+            running.insert(tasks.spawn(task).id(), i);
+        }
+        Ok(())
+    }
+
+    /// Takes down what came of a task; or says after how long it is tried again.
+    async fn came(&mut self, i: usize, came: Came) -> Result<Option<Duration>, Ended> {
+        match came {
+            Came::Ran(ran) => match self.again(i, &ran).await {
+                Some(wait) => return Ok(Some(wait)),
+                None => self.ran(i, ran)?,
+            },
+            Came::Child(child, end) => self.returned(i, child, end?).await?,
+        }
+        Ok(None)
+    }
+
+    /// Nothing in an attempt panics on a guest's account; should the host itself, this invocation ends and
+    /// the host lives.
+    fn panicked(&self, i: usize) -> Ended {
+        Ended::Fault(Fault::Attempt { node: self.slots[i].row.node.clone() })
+    }
+
+    /// A task that is started, after a while. `None`: it could not be, and has failed.
+    async fn begun(
+        &mut self,
+        i: usize,
+        wait: Duration,
+    ) -> Result<Option<BoxFuture<'static, (usize, Came)>>, Ended> {
         let started = match self.graph.nodes[&self.slots[i].row.node].work {
             Work::Component(digest) => {
                 let component = self.component(i, digest).await?;
@@ -403,12 +446,13 @@ impl Run {
             Ok(started) => started,
             Err(error) => {
                 self.task_failed(i, error);
-                return Ok(());
+                return Ok(None);
             }
         };
         let slot = &self.slots[i];
         let (task, number) = (slot.row.task, slot.row.attempts);
-        let spawned = match started {
+        let span = tracing::info_span!("task", node = %slot.row.node, %task);
+        Ok(Some(match started {
             Started::Attempt(component, attempt) => {
                 self.watch(Watched::TaskStarted { node: &self.path_of(i), task, attempt: number });
                 let invocation = self.invocation.clone();
@@ -419,18 +463,13 @@ impl Run {
                     let span = tracing::info_span!("attempt", number);
                     (i, Came::Ran(invocation.run(&component, *attempt).instrument(span).await))
                 };
-                tasks.spawn(ran.instrument(tracing::info_span!("task", node = %slot.row.node, %task)))
+                Box::pin(ran.instrument(span))
             }
-            Started::Child(child) => {
-                let span = tracing::info_span!("task", node = %slot.row.node, %task);
-                tasks.spawn(Self::drive(i, child).instrument(span))
-            }
-        };
-        running.insert(spawned.id(), i);
-        Ok(())
+            Started::Child(child) => Box::pin(Self::drive(i, child).instrument(span)),
+        }))
     }
 
-    /// A child run as a task of its own.
+    /// A child run, which may be a task of its own.
     fn drive(i: usize, mut child: Box<Self>) -> BoxFuture<'static, (usize, Came)> {
         Box::pin(async move {
             let end = child.steps().await;

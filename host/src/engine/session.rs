@@ -87,10 +87,13 @@ impl Session {
             created_at: invocation.shared.clock.now(),
             ended_at: None,
         };
-        let channels = before.map(|snapshot| snapshot.root.checkpoint.channels.clone()).unwrap_or_default();
+        let mut channels = Channels::default();
+        if let Some(snapshot) = before {
+            channels = Channels::at(snapshot.root.checkpoint.channels.clone());
+            channels.hold(snapshot.values.clone());
+        }
         let first = (ids.1, before.map(|snapshot| snapshot.head));
-        let root =
-            Run::begin(invocation.clone(), graph, (row, &[]), first, Channels::at(channels), (INPUT, &input));
+        let root = Run::begin(invocation.clone(), graph, (row, &[]), first, channels, (INPUT, &input));
         let root =
             root.await?.map_err(|error| Ended::Engine(Refused::plain(error.kind, error.message).into()))?;
         Ok(Self { invocation, root, request: None })
@@ -101,7 +104,8 @@ impl Session {
         invocation: Arc<Invocation>,
         snapshot: ThreadSnapshot,
     ) -> Result<Self, super::EngineError> {
-        let root = Run::reopen(invocation.clone(), (Vec::new(), 1), snapshot.root).await?;
+        let mut root = Run::reopen(invocation.clone(), (Vec::new(), 1), snapshot.root).await?;
+        root.channels.hold(snapshot.values);
         Ok(Self { invocation, root, request: None })
     }
 

@@ -3,7 +3,7 @@
 //! A [`CompiledGraph`] cannot be built unchecked, and its digest names it and its components.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,19 @@ pub struct CompiledGraph {
     pub nodes: BTreeMap<NodeId, CompiledNode>,
     pub edges: Vec<CompiledEdge>,
     pub effects: BTreeMap<EffectName, CompiledEffect>,
+    /// Its digest, once somebody asked for it.
+    #[serde(skip)]
+    pub(crate) named: Named,
+}
+
+/// Known or not, it says nothing that the rest of a graph does not.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Named(OnceLock<Digest>);
+
+impl PartialEq for Named {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,7 +138,7 @@ impl CompiledGraph {
 
     /// Names this graph and, through their digests, its components.
     pub fn digest(&self) -> Digest {
-        Digest::of(self.to_json().as_str().as_bytes())
+        *self.named.0.get_or_init(|| Digest::of(self.to_json().as_str().as_bytes()))
     }
 
     pub fn to_json(&self) -> Json {
@@ -208,7 +221,8 @@ impl Compiler<'_> {
             }
             edges.push(edge);
         }
-        let graph = CompiledGraph { name: spec.name.clone(), entry, channels, nodes, edges, effects };
+        let named = Named::default();
+        let graph = CompiledGraph { name: spec.name.clone(), entry, channels, nodes, edges, effects, named };
         self.reachable(&graph)?;
         self.entry_writers(&graph)?;
         Ok(graph)

@@ -70,6 +70,7 @@ struct Shared {
     components: Components,
     places: Places,
     cores: Cores,
+    fingerprint: i64,
     instantiations: AtomicU64,
 }
 
@@ -108,6 +109,7 @@ impl Sandbox {
             engine,
             places: Places::new(all, kept),
             cores,
+            fingerprint: fingerprint(),
             instantiations: AtomicU64::new(0),
         })))
     }
@@ -120,10 +122,7 @@ impl Sandbox {
 
     /// Of the determinism settings alone, as it is recorded with a task.
     pub fn fingerprint(&self) -> i64 {
-        let settings = engine::settings();
-        let determinism = settings.split("; ").next().unwrap_or_default();
-        let digest = Digest::of(determinism.as_bytes()).0;
-        i64::from_be_bytes(std::array::from_fn(|i| digest[i]))
+        self.0.fingerprint
     }
 
     /// Whether `bytes` may be installed, as far as can be told without compiling them.
@@ -208,6 +207,13 @@ impl Sandbox {
             artifact_loads: self.0.components.artifact_loads(),
         }
     }
+}
+
+fn fingerprint() -> i64 {
+    let settings = engine::settings();
+    let determinism = settings.split("; ").next().unwrap_or_default();
+    let digest = Digest::of(determinism.as_bytes()).0;
+    i64::from_be_bytes(std::array::from_fn(|i| digest[i]))
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ impl Store {
         epoch: i64,
     ) -> Result<(), CommitError> {
         let delete = Delete { tenant: tenant.clone(), thread: thread.clone(), head, epoch };
+        self.inner.recent.take(tenant, thread);
         self.inner.work(Work::Delete(Box::new(delete))).await.map(drop)
     }
 }

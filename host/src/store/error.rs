@@ -70,37 +70,14 @@ const CANTOPEN: i32 = 14;
 const CONSTRAINT: i32 = 19;
 const NOTADB: i32 = 26;
 
-impl StoreError {
-    pub(super) fn of(file: &str, waited_ms: u64, error: &sqlx::Error) -> Self {
-        let file = file.to_owned();
-        let what = || match error {
-            sqlx::Error::Database(error) => error.to_string(),
-            other => other.to_string(),
-        };
-        match code(error) {
-            Some(BUSY | LOCKED) => Self::Locked { file, waited_ms },
-            Some(READONLY) => Self::ReadOnly { file },
-            Some(FULL) => Self::Full { file },
-            Some(CANTOPEN) => Self::CannotOpen { file, what: what() },
-            Some(CORRUPT) => Self::Damaged { file, what: what() },
-            Some(NOTADB) => Self::NotOurs { file, what: "it is no SQLite file".into() },
-            Some(CONSTRAINT) => Self::Rejected { what: what() },
-            _ => match error {
-                sqlx::Error::PoolClosed => Self::Closed { file },
-                sqlx::Error::Io(error) if error.kind() == ErrorKind::StorageFull => Self::Full { file },
-                _ => Self::Io { file, what: what() },
-            },
-        }
-    }
-
-    pub(super) fn rejected(what: impl Display) -> Self {
-        Self::Rejected { what: what.to_string() }
-    }
-}
-
-/// Whether it says something of the statement, and leaves the transaction whole.
-pub(super) fn is_constraint(error: &sqlx::Error) -> bool {
-    code(error) == Some(CONSTRAINT)
+/// What SQLite or the system said, whichever client it came through.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// SQLite's primary result code, if it is SQLite's.
+    code: Option<i32>,
+    is_closed: bool,
+    is_full: bool,
+    what: String,
 }
 
 pub(super) fn is_busy(error: &sqlx::Error) -> bool {
@@ -110,6 +87,79 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
 fn code(error: &sqlx::Error) -> Option<i32> {
     let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
     Some(extended & 0xff)
+}
+
+impl From<sqlx::Error> for Failure {
+    fn from(error: sqlx::Error) -> Self {
+        let what = match &error {
+            sqlx::Error::Database(error) => error.to_string(),
+            other => other.to_string(),
+        };
+        Self {
+            code: code(&error),
+            is_closed: matches!(error, sqlx::Error::PoolClosed),
+            is_full: matches!(&error, sqlx::Error::Io(error) if error.kind() == ErrorKind::StorageFull),
+            what,
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        let code = error.sqlite_error().map(|error| error.extended_code);
+        let what = match code {
+            Some(extended) => format!("(code: {extended}) {error}"),
+            None => error.to_string(),
+        };
+        Self { code: code.map(|extended| extended & 0xff), is_closed: false, is_full: false, what }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        let is_full = error.kind() == ErrorKind::StorageFull;
+        Self { code: None, is_closed: false, is_full, what: error.to_string() }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl Failure {
+    /// Whether it says something of the statement, and leaves the transaction whole.
+    pub fn is_constraint(&self) -> bool {
+        self.code == Some(CONSTRAINT)
+    }
+
+    pub fn is_busy(&self) -> bool {
+        matches!(self.code, Some(BUSY | LOCKED))
+    }
+}
+
+impl StoreError {
+    pub(super) fn of(file: &str, waited_ms: u64, error: impl Into<Failure>) -> Self {
+        let file = file.to_owned();
+        let Failure { code, is_closed, is_full, what } = error.into();
+        match code {
+            Some(BUSY | LOCKED) => Self::Locked { file, waited_ms },
+            Some(READONLY) => Self::ReadOnly { file },
+            Some(FULL) => Self::Full { file },
+            Some(CANTOPEN) => Self::CannotOpen { file, what },
+            Some(CORRUPT) => Self::Damaged { file, what },
+            Some(NOTADB) => Self::NotOurs { file, what: "it is no SQLite file".into() },
+            Some(CONSTRAINT) => Self::Rejected { what },
+            _ if is_closed => Self::Closed { file },
+            _ if is_full => Self::Full { file },
+            _ => Self::Io { file, what },
+        }
+    }
+
+    pub(super) fn rejected(what: impl Display) -> Self {
+        Self::Rejected { what: what.to_string() }
+    }
 }
 
 #[cfg(test)]

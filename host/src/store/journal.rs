@@ -105,29 +105,14 @@ fn answer(row: &InterruptRow) -> Option<&Answer> {
 }
 
 pub(super) fn read(row: &Columns<'_>, questions: &Questions<'_>) -> Result<JournalRow, StoreError> {
-    let task: TaskId = row.id("task")?;
-    let index: usize = row.int("entry")?;
-    let mut at = row.at("at")?;
+    let (task, index, at) = (row.id("task")?, row.int("entry")?, row.at("at")?);
     let call = row.decoded::<StoredCall>("call")?.into_call().map_err(|what| row.wrong("call", what))?;
-    let value = |answer: &Answer| answer.value.clone();
     let reply = match row.text("reply_kind")?.as_str() {
-        "answers" => {
-            let mut places = vec![None; call.questions().len()];
-            for question in questions.asked_by(task, index, InterruptKind::Node) {
-                let Some(place) = places.get_mut(question.place) else {
-                    return Err(row.wrong("call", format!("it asks no question {}", question.place)));
-                };
-                *place = answer(question);
-            }
-            at = places.iter().flatten().map(|answer| answer.at).fold(at, Ord::max);
-            Reply::Answers(places.into_iter().map(|place| place.map(value)).collect())
-        }
+        "answers" => Reply::Answers(Vec::new()),
         "begun" => Reply::Effect(EffectReply::Begun),
         "asked" => {
             let kind = row.word("reply", InterruptKind::parse)?;
-            let answer = questions.asked_by(task, index, kind).last().and_then(answer);
-            at = answer.map_or(at, |answer| at.max(answer.at));
-            Reply::Effect(EffectReply::Asked { kind, answer: answer.map(value) })
+            Reply::Effect(EffectReply::Asked { kind, answer: None })
         }
         "known" => Reply::Effect(EffectReply::Known(row.decoded("reply")?)),
         "retryable" => Reply::Effect(EffectReply::Retryable(row.decoded("reply")?)),
@@ -135,7 +120,33 @@ pub(super) fn read(row: &Columns<'_>, questions: &Questions<'_>) -> Result<Journ
         "attempt" => Reply::Attempt,
         _ => return Err(row.wrong("reply_kind", "no kind of reply")),
     };
-    Ok(JournalRow { task, index, entry: Entry { call, reply, at } })
+    let stored = JournalRow { task, index, entry: Entry { call, reply, at } };
+    filled(stored, questions).map_err(|place| row.wrong("call", format!("it asks no question {place}")))
+}
+
+/// An entry with the answers to what it asked, and when it was known with them. An error: an answer to a
+/// question that it did not ask.
+pub(super) fn filled(mut row: JournalRow, questions: &Questions<'_>) -> Result<JournalRow, usize> {
+    let (task, index) = (row.task, row.index);
+    let Entry { call, reply, at } = &mut row.entry;
+    let value = |answer: &Answer| answer.value.clone();
+    match reply {
+        Reply::Answers(answers) => {
+            let mut places = vec![None; call.questions().len()];
+            for question in questions.asked_by(task, index, InterruptKind::Node) {
+                *places.get_mut(question.place).ok_or(question.place)? = answer(question);
+            }
+            *at = places.iter().flatten().map(|answer| answer.at).fold(*at, Ord::max);
+            *answers = places.into_iter().map(|place| place.map(value)).collect();
+        }
+        Reply::Effect(EffectReply::Asked { kind, answer: known }) => {
+            let answer = questions.asked_by(task, index, *kind).last().and_then(answer);
+            *at = answer.map_or(*at, |answer| answer.at.max(*at));
+            *known = answer.map(value);
+        }
+        Reply::Effect(_) | Reply::Steering(_) | Reply::Attempt => {}
+    }
+    Ok(row)
 }
 
 /// [`Call`] as it is read: JSON that passes through as text cannot be read by way of a tag beside it.

@@ -14,11 +14,13 @@ mod error;
 mod open;
 mod writer;
 mod write;
+mod statement;
 mod reader;
 mod codec;
 mod faults;
 mod threads;
 mod snapshot;
+mod recent;
 mod runs;
 mod checkpoints;
 mod channels;
@@ -47,10 +49,10 @@ mod tests;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{SqliteConnection, SqlitePool};
+use sqlx::{Connection as _, SqlitePool};
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 pub use assistants::{AssistantFilter, AssistantRow, DeploymentRow};
@@ -71,7 +73,10 @@ pub use snapshot::{RunSnapshot, ThreadSnapshot};
 pub use threads::{Lease, LeaseState, ThreadFilter, ThreadRow};
 
 use crate::model::ids::{TenantId, ThreadId};
+use error::Failure;
+use open::Writing;
 use reader::Sql;
+use recent::Recent;
 use writer::{Content, Done, Job, Message, Work, Writer};
 
 /// The most rows that one page of a list has, whatever is asked for.
@@ -89,6 +94,8 @@ struct Inner {
     writer: mpsc::Sender<Message>,
     locked_after_ms: u64,
     tally: Arc<Tally>,
+    expected: Arc<Expected>,
+    recent: Recent,
     changes: broadcast::Sender<(TenantId, ThreadId)>,
 }
 
@@ -129,11 +136,18 @@ impl Store {
     }
 
     pub async fn open_with(path: &Path, options: OpenOptions) -> Result<Self, StoreError> {
-        let connection = open::open(path, options).await?;
-        Ok(Self::start(open::connecting(path, options), connection, options))
+        let opened = open::open(path, options).await?;
+        let writing = Writing::new(path, options);
+        let store = Self::start(open::connecting(path, options), writing, options)?;
+        opened.close().await.ok();
+        Ok(store)
     }
 
-    fn start(connecting: SqliteConnectOptions, connection: SqliteConnection, options: OpenOptions) -> Self {
+    fn start(
+        connecting: SqliteConnectOptions,
+        writing: Writing,
+        options: OpenOptions,
+    ) -> Result<Self, StoreError> {
         let file: Arc<str> = connecting.get_filename().display().to_string().into();
         let readers = SqlitePoolOptions::new()
             .max_connections(options.readers.max(1))
@@ -144,33 +158,49 @@ impl Store {
             .connect_lazy_with(connecting.clone().read_only(true));
         let tally = Arc::new(Tally::default());
         let locked_after_ms = options.locked_after_ms;
+        let expected = Arc::new(Expected::default());
+        let error = |error: Failure| StoreError::of(&file, locked_after_ms, error);
+        let connection = writing.connect().map_err(|e| error(e.into()))?;
         let writer = Writer {
             file: file.clone(),
-            options: connecting,
+            writing,
             locked_after_ms,
             tally: tally.clone(),
+            expected: expected.clone(),
             connection: Some(connection),
         };
         let (sender, messages) = mpsc::channel(writer::QUEUE_MAX);
-        tokio::spawn(writer.run(messages));
-        Self {
+        let thread = std::thread::Builder::new().name("holdpoint-writer".into());
+        thread.spawn(move || writer.run(messages)).map_err(|e| error(e.into()))?;
+        Ok(Self {
             inner: Arc::new(Inner {
                 file,
                 readers,
                 writer: sender,
                 locked_after_ms,
                 tally,
+                expected,
+                recent: Recent::default(),
                 changes: broadcast::Sender::new(CHANGES_MAX),
             }),
-        }
+        })
+    }
+
+    /// Says, until it is dropped, that somebody will want to commit: where many do, they are waited for and
+    /// share the disk's flush.
+    pub fn underway(&self) -> Underway {
+        self.inner.expected.0.fetch_add(1, Ordering::Relaxed);
+        Underway(self.inner.expected.clone())
     }
 
     /// Makes a batch true, all of it or nothing; durable when this returns. It goes on if the caller
     /// stops waiting.
     pub async fn commit(&self, batch: Batch) -> Result<Committed, CommitError> {
-        let changed = (batch.tenant.clone(), batch.thread.clone());
+        let before = self.inner.recent.take(&batch.tenant, &batch.thread);
         match self.inner.work(Work::Batch(Box::new(batch))).await? {
-            Done::Thread(committed) => {
+            (Done::Thread(committed), Work::Batch(batch)) => {
+                let changed = (batch.tenant.clone(), batch.thread.clone());
+                self.inner.recent.put(before, *batch, committed);
                 // Nobody may be listening.
                 self.inner.changes.send(changed).ok();
                 Ok(committed)
@@ -230,15 +260,36 @@ impl std::fmt::Debug for Store {
 }
 
 impl Inner {
-    async fn work(&self, work: Work) -> Result<Done, CommitError> {
+    /// Has it done; gives it back with what came of it.
+    async fn work(&self, work: Work) -> Result<(Done, Work), CommitError> {
         let closed = || StoreError::Closed { file: self.file.to_string() };
         let (reply, answered) = oneshot::channel();
         self.writer.send(Message::Work(Job { work, reply })).await.map_err(|_| closed())?;
         answered.await.map_err(|_| closed())?
     }
 
-    fn error(&self, error: &sqlx::Error) -> StoreError {
+    fn error(&self, error: impl Into<error::Failure>) -> StoreError {
         StoreError::of(&self.file, self.locked_after_ms, error)
+    }
+}
+
+/// How many are under way that will want to commit.
+#[derive(Default)]
+struct Expected(AtomicUsize);
+
+impl Expected {
+    /// How many are worth to be waited for: a part of them, since the others do something else meanwhile.
+    fn group(&self) -> usize {
+        self.0.load(Ordering::Relaxed) / 4
+    }
+}
+
+/// See [`Store::underway`].
+pub struct Underway(Arc<Expected>);
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -268,5 +319,5 @@ impl Tally {
 }
 
 fn sql(statement: &'static str) -> Sql {
-    sqlx::query(statement)
+    Sql::new(statement)
 }

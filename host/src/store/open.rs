@@ -1,12 +1,13 @@
 //! Opening the file: made if it is not there, brought up to this build's schema, or refused and left
 //! as it is.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rusqlite::{Connection, OpenFlags};
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use sqlx::{ConnectOptions, Connection as _, SqliteConnection};
 
 use super::error::{StoreError, is_busy};
 
@@ -18,7 +19,11 @@ const SET_APPLICATION_ID: &str = "PRAGMA application_id = 0x484F4C44";
 /// Of a new file. Four rows of a kilobyte do not fit into SQLite's usual 4 KB, seven do into this.
 const PAGE_BYTES: u32 = 8192;
 /// What the log is cut back to after a burst; between bursts SQLite folds it into the file at 8 MB.
-const LOG_BYTES_MAX: &str = "16777216";
+const LOG_BYTES_MAX: i64 = 16 << 20;
+/// Pages that the writer keeps at hand; negative, because else SQLite counts pages.
+const WRITER_CACHE_KIB: i64 = -16 * 1024;
+/// More than the writer has different statements.
+const STATEMENTS_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
@@ -41,13 +46,13 @@ pub(super) fn connecting(path: &Path, options: OpenOptions) -> SqliteConnectOpti
         .busy_timeout(Duration::from_millis(options.locked_after_ms))
         .foreign_keys(true)
         .synchronous(SqliteSynchronous::Full)
-        .pragma("journal_size_limit", LOG_BYTES_MAX)
+        .pragma("journal_size_limit", LOG_BYTES_MAX.to_string())
         // What a savepoint could undo is kept in memory; else SQLite copies it to a file in /var/tmp.
         .pragma("temp_store", "MEMORY")
         .disable_statement_logging()
 }
 
-/// The write connection to a file that is ours and of this build's schema.
+/// A connection to a file that is ours and of this build's schema by now.
 pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<SqliteConnection, StoreError> {
     let file = path.display().to_string();
     // By its mode, not by opening it: to close a file that SQLite has open drops SQLite's locks. And
@@ -55,9 +60,9 @@ pub(super) async fn open(path: &Path, options: OpenOptions) -> Result<SqliteConn
     if std::fs::metadata(path).is_ok_and(|of| of.permissions().readonly()) {
         return Err(StoreError::ReadOnly { file });
     }
-    let failed = |error: sqlx::Error| StoreError::of(&file, options.locked_after_ms, &error);
+    let failed = |error: sqlx::Error| StoreError::of(&file, options.locked_after_ms, error);
     let connect = connecting(path, options).create_if_missing(true).page_size(PAGE_BYTES);
-    super::faults::operation().map_err(failed)?;
+    super::faults::operation().map_err(|error| StoreError::of(&file, options.locked_after_ms, error))?;
     let mut connection = connect.connect().await.map_err(failed)?;
     if look(&mut connection, &file).await.map_err(|e| e.of(&file, options))? == Found::Older {
         migrate(&mut connection, &file).await.map_err(|e| e.of(&file, options))?;
@@ -88,7 +93,7 @@ impl Refused {
     fn of(self, file: &str, options: OpenOptions) -> StoreError {
         match self {
             Self::Store(error) => error,
-            Self::Sql(error) => StoreError::of(file, options.locked_after_ms, &error),
+            Self::Sql(error) => StoreError::of(file, options.locked_after_ms, error),
         }
     }
 }
@@ -156,5 +161,43 @@ async fn log_ahead(connection: &mut SqliteConnection, options: OpenOptions) -> R
             }
             other => return other.map(drop),
         }
+    }
+}
+
+/// How the connection that writes is opened, and opened anew after a failure.
+#[derive(Clone)]
+pub(super) struct Writing {
+    path: PathBuf,
+    locked_after_ms: u64,
+    /// Beside those that all connections have.
+    pragmas: Vec<(&'static str, i64)>,
+}
+
+impl Writing {
+    pub fn new(path: &Path, options: OpenOptions) -> Self {
+        Self { path: path.to_owned(), locked_after_ms: options.locked_after_ms, pragmas: Vec::new() }
+    }
+
+    #[cfg(test)]
+    pub fn pragma(mut self, name: &'static str, value: i64) -> Self {
+        self.pragmas.push((name, value));
+        self
+    }
+
+    pub fn connect(&self) -> rusqlite::Result<Connection> {
+        // One thread has it, so SQLite need not lock it.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(Duration::from_millis(self.locked_after_ms))?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
+        connection.pragma_update(None, "cache_size", WRITER_CACHE_KIB)?;
+        for (name, value) in &self.pragmas {
+            connection.pragma_update(None, name, value)?;
+        }
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+        Ok(connection)
     }
 }

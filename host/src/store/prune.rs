@@ -115,8 +115,9 @@ impl Store {
             Some(None) => return Ok(Some(Pruned::default())),
             Some(Some(prune)) => prune,
         };
+        self.inner.recent.take(tenant, thread);
         match self.inner.work(Work::Prune(Box::new(prune))).await? {
-            Done::Pruned(pruned) => Ok(Some(pruned)),
+            (Done::Pruned(pruned), _) => Ok(Some(pruned)),
             _ => Err(StoreError::rejected("the writer answered something else").into()),
         }
     }

@@ -4,14 +4,14 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 
 use sqlx::pool::PoolConnection;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::sqlite::SqliteRow;
 use sqlx::{Sqlite, SqliteConnection, Transaction};
 
 use super::codec::Columns;
 use super::error::StoreError;
-use super::{Inner, Store, faults};
+use super::{Inner, Store, faults, statement};
 
-pub(super) type Sql = sqlx::query::Query<'static, Sqlite, SqliteArguments>;
+pub(super) type Sql = statement::Sql;
 
 /// A reader at work.
 pub(super) struct View<C> {
@@ -22,14 +22,14 @@ pub(super) struct View<C> {
 impl Store {
     /// For one statement, which is consistent in itself.
     pub(super) async fn view(&self) -> Result<View<PoolConnection<Sqlite>>, StoreError> {
-        let connection = self.inner.readers.acquire().await.map_err(|e| self.inner.error(&e))?;
+        let connection = self.inner.readers.acquire().await.map_err(|e| self.inner.error(e))?;
         Ok(View { connection, store: self.inner.clone() })
     }
 
     /// For several statements: all see the database as it is at the first.
     pub(super) async fn snapshot(&self) -> Result<View<Transaction<'static, Sqlite>>, StoreError> {
-        faults::operation().map_err(|e| self.inner.error(&e))?;
-        let connection = self.inner.readers.begin().await.map_err(|e| self.inner.error(&e))?;
+        faults::operation().map_err(|e| self.inner.error(e))?;
+        let connection = self.inner.readers.begin().await.map_err(|e| self.inner.error(e))?;
         Ok(View { connection, store: self.inner.clone() })
     }
 }
@@ -41,8 +41,8 @@ impl<C: DerefMut<Target = SqliteConnection> + Send> View<C> {
 
     pub async fn rows(&mut self, sql: Sql) -> Result<Vec<SqliteRow>, StoreError> {
         self.store.tally.statement();
-        faults::operation().map_err(|e| self.store.error(&e))?;
-        sql.fetch_all(&mut *self.connection).await.map_err(|e| self.store.error(&e))
+        faults::operation().map_err(|e| self.store.error(e))?;
+        sql.sent().fetch_all(&mut *self.connection).await.map_err(|e| self.store.error(e))
     }
 
     pub async fn list<T>(
@@ -62,8 +62,8 @@ impl<C: DerefMut<Target = SqliteConnection> + Send> View<C> {
         read: impl Fn(&Columns<'_>) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         self.store.tally.statement();
-        faults::operation().map_err(|e| self.store.error(&e))?;
-        let row = sql.fetch_optional(&mut *self.connection).await.map_err(|e| self.store.error(&e))?;
+        faults::operation().map_err(|e| self.store.error(e))?;
+        let row = sql.sent().fetch_optional(&mut *self.connection).await.map_err(|e| self.store.error(e))?;
         row.map(|row| read(&Columns { file: self.file(), table, row: &row })).transpose()
     }
 }

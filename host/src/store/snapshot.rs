@@ -2,6 +2,8 @@
 //! each child run that is not done; each by key: neither other threads nor the thread's own past make it
 //! dearer.
 
+use std::collections::BTreeMap;
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use sqlx::{Sqlite, Transaction};
@@ -16,7 +18,8 @@ use crate::model::RunStatus;
 use crate::model::checkpoint::{
     CheckpointKind, CheckpointRow, InterruptRow, JournalRow, RunRow, TaskRow, TaskState, Version,
 };
-use crate::model::ids::{CheckpointId, RunId, TenantId, ThreadId, Timestamp};
+use crate::model::ids::{ChannelName, CheckpointId, RunId, TenantId, ThreadId, Timestamp};
+use crate::model::json::Json;
 
 pub(super) const THREAD: &str = "SELECT h.name, h.tenant, h.thread, h.secret, h.head, h.epoch, h.owner, h.until, \
         h.status, h.run, h.version \
@@ -37,6 +40,9 @@ pub struct ThreadSnapshot {
     pub version: Version,
     /// The latest root run.
     pub root: RunSnapshot,
+    /// Values of its channels that are at hand anyway, with their versions; the others are read when they are
+    /// needed.
+    pub values: BTreeMap<ChannelName, (Version, Json)>,
 }
 
 /// One run of the tree, as far as it is.
@@ -111,6 +117,7 @@ impl View<Transaction<'static, Sqlite>> {
             status,
             version,
             root,
+            values: BTreeMap::new(),
         }))
     }
 }

@@ -13,6 +13,8 @@ pub(super) const LEASE: &str = concat!(
     tenant!(),
     " AND h.name = ?2"
 );
+pub(super) const HEAD: &str =
+    concat!("SELECT h.name, h.head, h.epoch FROM threads h WHERE h.tenant = ", tenant!(), " AND h.name = ?2");
 macro_rules! list {
     () => {
         concat!(
@@ -78,6 +80,16 @@ impl Store {
     ) -> Result<Option<LeaseState>, StoreError> {
         let sql = sql(LEASE).bind(tenant.as_str()).bind(thread.as_str());
         self.view().await?.find("threads", sql, lease).await
+    }
+
+    /// A thread's head and epoch, which say whether it is still as somebody knew it.
+    pub async fn head(
+        &self,
+        tenant: &TenantId,
+        thread: &ThreadId,
+    ) -> Result<Option<(CheckpointId, i64)>, StoreError> {
+        let sql = sql(HEAD).bind(tenant.as_str()).bind(thread.as_str());
+        self.view().await?.find("threads", sql, |row| Ok((row.id("head")?, row.get("epoch")?))).await
     }
 
     /// A page of a tenant's threads, by name.

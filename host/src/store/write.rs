@@ -3,13 +3,12 @@
 use std::fmt::Display;
 
 use fail::fail_point;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqliteConnection};
+use rusqlite::{Connection, OptionalExtension as _, Row, params_from_iter};
 
 use super::batch::{Batch, Expect, LeaseChange, Write};
 use super::codec::BlobId;
 use super::delete::{self, Delete};
-use super::error::{StoreError, is_constraint};
+use super::error::{Failure, StoreError};
 use super::prune::{self, Prune, Pruned};
 use super::reader::Sql;
 use super::service::ServiceWrite;
@@ -47,12 +46,22 @@ pub(super) enum Stop {
     /// The batch itself is at fault. Its savepoint is rolled back, the others go on.
     Rejected(StoreError),
     /// The disk, or SQLite: perhaps the whole transaction is gone already, so nothing goes on in it.
-    Failed(sqlx::Error),
+    Failed(Failure),
 }
 
-impl From<sqlx::Error> for Stop {
-    fn from(error: sqlx::Error) -> Self {
-        if is_constraint(&error) { Self::Rejected(StoreError::rejected(error)) } else { Self::Failed(error) }
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        if failure.is_constraint() {
+            Self::Rejected(StoreError::rejected(failure))
+        } else {
+            Self::Failed(failure)
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Failure::from(error).into()
     }
 }
 
@@ -76,21 +85,32 @@ impl Stop {
     }
 }
 
-/// The writer's connection, with the keys of what is written to.
+/// The writer's connection, with the keys of what is written to. Its functions never wait: they are `async`
+/// because they would where the database is a server, and what is said here in SQL stays as it is then.
 pub(super) struct Pen<'c> {
-    connection: &'c mut SqliteConnection,
+    connection: &'c Connection,
     tally: &'c Tally,
     pub tenant: i64,
     pub thread: i64,
+    /// Whether anything is written by now that a stop would have to take back.
+    has_written: bool,
 }
 
-impl Pen<'_> {
+impl<'c> Pen<'c> {
+    pub fn new(connection: &'c Connection, tally: &'c Tally) -> Self {
+        Self { connection, tally, tenant: 0, thread: 0, has_written: false }
+    }
+
+    pub fn has_written(&self) -> bool {
+        self.has_written
+    }
+
     /// How many rows changed.
     pub async fn change(&mut self, sql: Sql) -> Result<u64, Stop> {
-        fail_point!("store::in_batch");
-        injected()?;
-        self.tally.statement();
-        Ok(sql.execute(&mut *self.connection).await?.rows_affected())
+        self.passed()?;
+        self.has_written = true;
+        let mut statement = self.connection.prepare_cached(sql.text)?;
+        Ok(statement.execute(params_from_iter(&sql.values))? as u64)
     }
 
     /// For a row that goes in or is there, unless the writer is wrong about it.
@@ -103,110 +123,98 @@ impl Pen<'_> {
 
     /// The thread that is written to, if the statement finds it as it is expected.
     pub async fn find_thread(&mut self, sql: Sql) -> Result<(), Stop> {
-        let row = self.returned(sql).await?.ok_or(Stop::Conflict)?;
-        self.thread = row.try_get("thread")?;
+        self.thread = self.returned(sql, |row| row.get("thread"))?.ok_or(Stop::Conflict)?;
         Ok(())
     }
 
     pub async fn is_there(&mut self, sql: Sql) -> Result<bool, Stop> {
-        Ok(self.returned(sql).await?.is_some())
+        Ok(self.returned(sql, |_| Ok(()))?.is_some())
     }
 
-    async fn returned(&mut self, sql: Sql) -> Result<Option<SqliteRow>, Stop> {
+    /// The row that a statement gives back, if there is one.
+    fn returned<T>(
+        &mut self,
+        sql: Sql,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, Stop> {
+        self.passed()?;
+        let mut statement = self.connection.prepare_cached(sql.text)?;
+        Ok(statement.query_row(params_from_iter(&sql.values), read).optional()?)
+    }
+
+    /// Where tests break in, before each statement.
+    fn passed(&self) -> Result<(), Stop> {
         fail_point!("store::in_batch");
         injected()?;
         self.tally.statement();
-        Ok(sql.fetch_optional(&mut *self.connection).await?)
+        Ok(())
     }
 }
 
 /// Lets a test fill the disk.
 fn injected() -> Result<(), Stop> {
     fail_point!("store::write", |_| {
-        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
-        Err(Stop::Failed(sqlx::Error::Io(full)))
+        Err(Stop::Failed(std::io::Error::from(std::io::ErrorKind::StorageFull).into()))
     });
     Ok(faults::operation()?)
 }
 
-/// Makes a batch true, or says why not; the caller holds the savepoint.
-pub(super) async fn batch(
-    connection: &mut SqliteConnection,
-    tally: &Tally,
-    batch: &Batch,
-) -> Result<Committed, Stop> {
-    let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
-    let committed = guard(&mut pen, batch).await?;
+/// Makes a batch true, or says why not; the caller takes back what was written.
+pub(super) async fn batch(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
+    let committed = guard(pen, batch).await?;
     // In the order of the schema, so that a row finds the rows that it refers to however the batch
     // lists them.
     let mut writes: Vec<&Write> = batch.writes.iter().collect();
     writes.sort_by_key(|write| rank(write));
     for write in writes {
-        one(&mut pen, write).await.map_err(|stop| stop.while_writing(Noun(write)))?;
+        one(pen, write).await.map_err(|stop| stop.while_writing(Noun(write)))?;
     }
-    head_is_there(&mut pen, batch).await?;
+    head_is_there(pen, batch).await?;
     Ok(committed)
 }
 
 /// Stores content under its digest.
-pub(super) async fn content(
-    connection: &mut SqliteConnection,
-    tally: &Tally,
-    tenant: &TenantId,
-    content: &Content,
-) -> Result<(), Stop> {
-    let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
-    enter(&mut pen, tenant).await?;
-    components::insert(&mut pen, content).await
+pub(super) async fn content(pen: &mut Pen<'_>, tenant: &TenantId, content: &Content) -> Result<(), Stop> {
+    enter(pen, tenant).await?;
+    components::insert(pen, content).await
 }
 
 /// Drops what a thread no longer needs.
-pub(super) async fn prune(
-    connection: &mut SqliteConnection,
-    tally: &Tally,
-    prune: &Prune,
-) -> Result<Pruned, Stop> {
-    let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
-    enter(&mut pen, &prune.tenant).await?;
-    prune::carry_out(&mut pen, prune).await
+pub(super) async fn prune(pen: &mut Pen<'_>, prune: &Prune) -> Result<Pruned, Stop> {
+    enter(pen, &prune.tenant).await?;
+    prune::carry_out(pen, prune).await
 }
 
 /// Carries out what the service asks for one tenant.
 pub(super) async fn service(
-    connection: &mut SqliteConnection,
-    tally: &Tally,
+    pen: &mut Pen<'_>,
     tenant: &TenantId,
     writes: &[ServiceWrite],
 ) -> Result<(), Stop> {
-    let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
-    enter(&mut pen, tenant).await?;
+    enter(pen, tenant).await?;
     for write in writes {
-        super::service::one(&mut pen, write).await?;
+        super::service::one(pen, write).await?;
     }
     Ok(())
 }
 
 /// Removes a thread.
-pub(super) async fn delete(
-    connection: &mut SqliteConnection,
-    tally: &Tally,
-    delete: &Delete,
-) -> Result<(), Stop> {
-    let mut pen = Pen { connection, tally, tenant: 0, thread: 0 };
-    enter(&mut pen, &delete.tenant).await?;
-    delete::carry_out(&mut pen, delete).await
+pub(super) async fn delete(pen: &mut Pen<'_>, delete: &Delete) -> Result<(), Stop> {
+    enter(pen, &delete.tenant).await?;
+    delete::carry_out(pen, delete).await
 }
 
 /// Finds the tenant's number; others appear when something is first written for them.
 async fn enter(pen: &mut Pen<'_>, tenant: &TenantId) -> Result<(), Stop> {
-    let row = match pen.returned(sql(TENANT).bind(tenant.as_str())).await? {
-        Some(row) => row,
+    let number = |row: &Row<'_>| row.get("tenant");
+    pen.tenant = match pen.returned(sql(TENANT).bind(tenant.as_str()), number)? {
+        Some(tenant) => tenant,
         None => {
-            let made = pen.returned(sql(NEW_TENANT).bind(tenant.as_str())).await?;
+            pen.has_written = true;
+            let made = pen.returned(sql(NEW_TENANT).bind(tenant.as_str()), number)?;
             made.ok_or_else(|| Stop::rejected("the tenant was not made"))?
         }
     };
-    pen.tenant = row.try_get("tenant")?;
     Ok(())
 }
 
@@ -257,10 +265,15 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
             .bind(owner)
             .bind(until),
     };
-    let row = pen.returned(statement).await?.ok_or(Stop::Conflict)?;
-    pen.tenant = row.try_get("tenant")?;
-    pen.thread = row.try_get("thread")?;
-    Ok(Committed { epoch: row.try_get("epoch")?, queued: row.try_get("queued")? })
+    let found = pen.returned(statement, |row| {
+        let committed = Committed { epoch: row.get("epoch")?, queued: row.get("queued")? };
+        Ok((row.get("tenant")?, row.get("thread")?, committed))
+    })?;
+    // Without a row it changed none.
+    let (tenant, thread, committed) = found.ok_or(Stop::Conflict)?;
+    pen.has_written = true;
+    (pen.tenant, pen.thread) = (tenant, thread);
+    Ok(committed)
 }
 
 /// A thread whose head is nowhere could never be loaded again.
@@ -273,9 +286,9 @@ async fn head_is_there(pen: &mut Pen<'_>, batch: &Batch) -> Result<(), Stop> {
         return Ok(());
     }
     let sql = sql(CHECKPOINT).bind(pen.thread).bind(batch.head.blob());
-    match pen.returned(sql).await? {
-        Some(_) => Ok(()),
-        None => Err(Stop::rejected(format!("the head {} is no checkpoint of the thread", batch.head))),
+    match pen.is_there(sql).await? {
+        true => Ok(()),
+        false => Err(Stop::rejected(format!("the head {} is no checkpoint of the thread", batch.head))),
     }
 }
 

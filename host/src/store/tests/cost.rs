@@ -105,6 +105,7 @@ async fn no_statement_scans_a_table() {
         components::LIST,
         components::GRAPH,
         threads::LEASE,
+        threads::HEAD,
         threads::ALL,
         threads::OF_STATUS,
         write::THREAD,

@@ -11,6 +11,7 @@ mod writing;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use sqlx::SqliteConnection;
 use tempfile::TempDir;
 
 use super::*;
@@ -135,6 +136,7 @@ fn graph() -> CompiledGraph {
         nodes: BTreeMap::new(),
         edges: Vec::new(),
         effects: BTreeMap::new(),
+        named: Default::default(),
     }
 }
 

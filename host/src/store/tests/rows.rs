@@ -162,6 +162,7 @@ async fn a_thread_is_loaded_as_it_was_committed() {
             interrupts: questions.clone(),
             children: Vec::new(),
         },
+        values: BTreeMap::new(),
     };
     assert_eq!(store.load(&tenant(), &at.thread).await.unwrap().unwrap(), right);
 

@@ -1,9 +1,7 @@
 //! Group commit, and what sinks what.
 
-use futures::future::join_all;
-use sqlx::ConnectOptions;
-
 use super::*;
+use futures::future::join_all;
 
 #[tokio::test]
 async fn batches_that_wait_are_committed_together_and_a_refused_one_sinks_alone() {
@@ -41,9 +39,8 @@ async fn a_full_disk_fails_the_whole_group_and_the_next_goes_on() {
     let options = OpenOptions::default();
     open::open(&path, options).await.unwrap();
     // At 100 pages the disk is full.
-    let connecting = open::connecting(&path, options).pragma("max_page_count", "100");
-    let connection = connecting.connect().await.unwrap();
-    let store = Store::start(connecting, connection, options);
+    let writing = Writing::new(&path, options).pragma("max_page_count", 100);
+    let store = Store::start(open::connecting(&path, options), writing, options).unwrap();
     let graph = store.put_graph(&tenant(), &graph(), Timestamp(1)).await.unwrap();
     let fixture = Fixture { path, store, graph, _folder: folder };
 
@@ -52,7 +49,21 @@ async fn a_full_disk_fails_the_whole_group_and_the_next_goes_on() {
     big.writes.push(appended(0, &format!("\"{}\"", "x".repeat(2 << 20)), None));
     let big_again = big.clone();
     let small_again = small.clone();
-    let (first, second) = tokio::join!(fixture.store.commit(small), fixture.store.commit(big));
+    // Both come while the writer waits for another process, and are next together.
+    let mut other = fixture.raw().await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    let waiting = fixture.store.commit(fixture.starting("waiting").0);
+    let (small, big) = (fixture.store.commit(small), fixture.store.commit(big));
+    futures::pin_mut!(waiting, small, big);
+    let before = fixture.store.counters().batches;
+    assert!(futures::poll!(waiting.as_mut()).is_pending());
+    while fixture.store.counters().batches == before {
+        tokio::task::yield_now().await;
+    }
+    assert!(futures::poll!(small.as_mut()).is_pending() && futures::poll!(big.as_mut()).is_pending());
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    waiting.await.unwrap();
+    let (first, second) = tokio::join!(small, big);
     let full = Err(CommitError::Store(StoreError::Full { file: fixture.path.display().to_string() }));
     assert_eq!(second, full);
     assert_eq!(first, full, "they were in one transaction");
