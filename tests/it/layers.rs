@@ -16,7 +16,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
 ];
 
 /// Words, and where alone they may stand: the beginnings of paths.
-const AT_HOME: [(&str, &[&str]); 14] = [
+const AT_HOME: [(&str, &[&str]); 15] = [
     ("sqlx", &["store/"]),
     ("rusqlite", &["store/"]),
     ("wasmtime", &["sandbox/"]),
