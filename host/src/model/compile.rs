@@ -200,7 +200,7 @@ impl Compiler<'_> {
         if entry.is_empty() {
             return Err(self.error("entry", "no node runs first"));
         }
-        let mut edges = Vec::new();
+        let (mut edges, mut known) = (Vec::new(), BTreeSet::new());
         for (i, edge) in spec.edges.iter().enumerate() {
             let at = format!("edges[{i}]");
             let mut from = Vec::new();
@@ -215,11 +215,10 @@ impl Compiler<'_> {
                 return Err(self.error(&at, "from names no node"));
             }
             let to = self.target(&format!("{at}.to"), &edge.to)?;
-            let edge = CompiledEdge { from, to };
-            if edges.contains(&edge) {
+            if !known.insert((from.clone(), to.clone())) {
                 return Err(self.error(&at, "the same edge stands twice"));
             }
-            edges.push(edge);
+            edges.push(CompiledEdge { from, to });
         }
         let named = Named::default();
         let graph = CompiledGraph { name: spec.name.clone(), entry, channels, nodes, edges, effects, named };
@@ -469,20 +468,24 @@ impl Compiler<'_> {
     }
 
     fn reachable(&self, graph: &CompiledGraph) -> Result<(), CompileError> {
-        let mut reached: BTreeSet<&NodeId> = graph.entry.iter().collect();
-        loop {
-            let nodes = || reached.iter().filter_map(|&id| graph.nodes.get(id));
-            let routes = nodes().flat_map(|node| node.routes.values().chain([&node.on_error]));
-            let edges = graph
-                .edges
-                .iter()
-                .filter(|edge| edge.from.iter().all(|from| reached.contains(from)))
-                .map(|edge| &edge.to);
-            let more: Vec<&NodeId> = routes.chain(edges).flatten().collect();
-            let before = reached.len();
-            reached.extend(more);
-            if reached.len() == before {
-                break;
+        let mut onward: BTreeMap<&NodeId, Vec<usize>> = BTreeMap::new();
+        for (i, edge) in graph.edges.iter().enumerate() {
+            for from in &edge.from {
+                onward.entry(from).or_default().push(i);
+            }
+        }
+        // How many nodes each edge still waits for.
+        let mut awaited: Vec<usize> = graph.edges.iter().map(|edge| edge.from.len()).collect();
+        let mut reached: BTreeSet<&NodeId> = BTreeSet::new();
+        let mut open: Vec<&NodeId> = graph.entry.iter().collect();
+        while let Some(id) = open.pop() {
+            let Some(node) = graph.nodes.get(id).filter(|_| reached.insert(id)) else { continue };
+            open.extend(node.routes.values().chain([&node.on_error]).flatten());
+            for &i in onward.get(id).into_iter().flatten() {
+                awaited[i] -= 1;
+                if awaited[i] == 0 {
+                    open.extend(&graph.edges[i].to);
+                }
             }
         }
         match graph.nodes.keys().find(|node| !reached.contains(node)) {

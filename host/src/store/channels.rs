@@ -14,17 +14,18 @@ use crate::model::ids::{ChannelName, TenantId, ThreadId};
 use crate::model::json::{Json, JsonBounds};
 
 // The chain carries keys only, and the text is fetched once at the end. It leads to ever earlier
-// versions, so it ends even if a damaged row points where it must not.
+// versions, so it ends even if a damaged row points where it must not. What is wanted comes first (CROSS
+// JOIN): SQLite takes a list in JSON for long, and else goes over all values that the thread ever had.
 pub(super) const CHAINS: &str = concat!(
     "WITH RECURSIVE chain (wanted, channel, version, continues, row) AS (
          SELECT w.key, v.channel, v.version, v.continues, v.rowid
-         FROM json_each(?3) w JOIN channel_values v
+         FROM json_each(?3) w CROSS JOIN channel_values v
              ON v.thread = ",
     thread!(),
     " AND v.channel = w.value ->> 0 AND v.version = w.value ->> 1
          UNION ALL
          SELECT c.wanted, v.channel, v.version, v.continues, v.rowid
-         FROM chain c JOIN channel_values v
+         FROM chain c CROSS JOIN channel_values v
              ON v.thread = ",
     thread!(),
     " AND v.channel = c.channel AND v.version = c.continues
