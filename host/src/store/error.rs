@@ -29,6 +29,8 @@ pub enum StoreError {
         "the disk is full: {file} could not grow, and nothing was written; free some space, then try again"
     )]
     Full { file: String },
+    #[error("{file}: too many wait for a connection; try again, or let fewer requests in at once")]
+    Crowded { file: String },
     #[error("{file} cannot be opened: {what}; its folder must exist and be writable")]
     CannotOpen { file: String, what: String },
     /// SQLite itself cannot read the file.
@@ -87,10 +89,16 @@ impl StoreError {
             Some(CONSTRAINT) => Self::Rejected { what: what() },
             _ => match error {
                 sqlx::Error::PoolClosed => Self::Closed { file },
+                sqlx::Error::PoolTimedOut => Self::Crowded { file },
                 sqlx::Error::Io(error) if error.kind() == ErrorKind::StorageFull => Self::Full { file },
                 _ => Self::Io { file, what: what() },
             },
         }
+    }
+
+    /// Whether the same thing may go well later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Locked { .. } | Self::Full { .. } | Self::Crowded { .. } | Self::Io { .. })
     }
 
     pub(super) fn rejected(what: impl Display) -> Self {
@@ -127,6 +135,7 @@ mod tests {
             StoreError::ReadOnly { file: file.clone() },
             StoreError::Locked { file: file.clone(), waited_ms: 5 },
             StoreError::Full { file: file.clone() },
+            StoreError::Crowded { file: file.clone() },
             StoreError::CannotOpen { file: file.clone(), what: what.clone() },
             StoreError::Damaged { file: file.clone(), what: what.clone() },
             StoreError::Corrupt { file: file.clone(), table: "runs", row: "1".into(), what: what.clone() },
