@@ -146,7 +146,10 @@ impl From<EngineError> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Locked { .. } | StoreError::Full { .. } | StoreError::Closed { .. } => {
+            StoreError::Locked { .. }
+            | StoreError::Full { .. }
+            | StoreError::Crowded { .. }
+            | StoreError::Closed { .. } => {
                 tracing::error!(%error, "the database cannot be used now");
                 Self::unavailable("the host cannot write to its database now; its log says why")
             }

@@ -241,7 +241,15 @@ impl Service {
         // A task of its own: if it breaks off, this one says so.
         let executed = tokio::spawn(
             async move {
-                let quotas = this.tenant_settings(&call_tenant).await?.quotas;
+                let quotas = loop {
+                    match this.tenant_settings(&call_tenant).await {
+                        Ok(settings) => break settings.quotas,
+                        Err(error) if error.may_pass() && !this.is_stopping() => {
+                            tokio::time::sleep(Duration::from_secs(1)).await;
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                };
                 let _one_of = this.meter.run(&call_tenant, &quotas).await;
                 loop {
                     // What was taken waits where new things are refused.
@@ -249,13 +257,21 @@ impl Service {
                     match execute(&host, &call).await {
                         Err(error) if is_out_of_fuel(&error) && !this.is_stopping() => {
                             tokio::time::sleep(Duration::from_millis(250)).await;
-                            this.tenant_settings(&call_tenant).await?;
+                            this.tenant_settings(&call_tenant).await.ok();
                         }
                         Err(error) if is_out_of_fuel(&error) => return Err(EngineError::Stopped),
                         // On a machine that is too busy to renew a lease in time, this process may be the one that
                         // goes on: what was accepted is not over.
                         Err(error) if has_lost_lease(&error) && !this.is_stopping() => {
                             tracing::warn!("a lease lapsed; the call is taken up again");
+                        }
+                        // Nor is it where the database cannot be used for a while.
+                        Err(EngineError::Store(error)) if error.may_pass() && !this.is_stopping() => {
+                            tracing::error!(%error, "a call waits for the database, and is taken up again");
+                            tokio::time::sleep(Duration::from_secs(1)).await;
+                        }
+                        Err(EngineError::Store(error)) if error.may_pass() => {
+                            return Err(EngineError::Stopped);
                         }
                         executed => return executed,
                     }

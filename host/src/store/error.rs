@@ -29,6 +29,8 @@ pub enum StoreError {
         "the disk is full: {file} could not grow, and nothing was written; free some space, then try again"
     )]
     Full { file: String },
+    #[error("{file}: too many wait for a connection; try again, or let fewer requests in at once")]
+    Crowded { file: String },
     #[error("{file} cannot be opened: {what}; its folder must exist and be writable")]
     CannotOpen { file: String, what: String },
     /// SQLite itself cannot read the file.
@@ -75,8 +77,7 @@ const NOTADB: i32 = 26;
 pub(super) struct Failure {
     /// SQLite's primary result code, if it is SQLite's.
     code: Option<i32>,
-    is_closed: bool,
-    is_full: bool,
+    cause: Cause,
     what: String,
 }
 
@@ -89,18 +90,34 @@ fn code(error: &sqlx::Error) -> Option<i32> {
     Some(extended & 0xff)
 }
 
+/// What is not SQLite's to say.
+#[derive(Clone, Copy, Debug)]
+enum Cause {
+    Closed,
+    Full,
+    Crowded,
+    Other,
+}
+
+impl Cause {
+    fn of(error: &std::io::Error) -> Self {
+        if error.kind() == ErrorKind::StorageFull { Self::Full } else { Self::Other }
+    }
+}
+
 impl From<sqlx::Error> for Failure {
     fn from(error: sqlx::Error) -> Self {
         let what = match &error {
             sqlx::Error::Database(error) => error.to_string(),
             other => other.to_string(),
         };
-        Self {
-            code: code(&error),
-            is_closed: matches!(error, sqlx::Error::PoolClosed),
-            is_full: matches!(&error, sqlx::Error::Io(error) if error.kind() == ErrorKind::StorageFull),
-            what,
-        }
+        let cause = match &error {
+            sqlx::Error::PoolClosed => Cause::Closed,
+            sqlx::Error::PoolTimedOut => Cause::Crowded,
+            sqlx::Error::Io(error) => Cause::of(error),
+            _ => Cause::Other,
+        };
+        Self { code: code(&error), cause, what }
     }
 }
 
@@ -111,14 +128,13 @@ impl From<rusqlite::Error> for Failure {
             Some(extended) => format!("(code: {extended}) {error}"),
             None => error.to_string(),
         };
-        Self { code: code.map(|extended| extended & 0xff), is_closed: false, is_full: false, what }
+        Self { code: code.map(|extended| extended & 0xff), cause: Cause::Other, what }
     }
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        let is_full = error.kind() == ErrorKind::StorageFull;
-        Self { code: None, is_closed: false, is_full, what: error.to_string() }
+        Self { code: None, cause: Cause::of(&error), what: error.to_string() }
     }
 }
 
@@ -142,7 +158,7 @@ impl Failure {
 impl StoreError {
     pub(super) fn of(file: &str, waited_ms: u64, error: impl Into<Failure>) -> Self {
         let file = file.to_owned();
-        let Failure { code, is_closed, is_full, what } = error.into();
+        let Failure { code, cause, what } = error.into();
         match code {
             Some(BUSY | LOCKED) => Self::Locked { file, waited_ms },
             Some(READONLY) => Self::ReadOnly { file },
@@ -151,10 +167,18 @@ impl StoreError {
             Some(CORRUPT) => Self::Damaged { file, what },
             Some(NOTADB) => Self::NotOurs { file, what: "it is no SQLite file".into() },
             Some(CONSTRAINT) => Self::Rejected { what },
-            _ if is_closed => Self::Closed { file },
-            _ if is_full => Self::Full { file },
-            _ => Self::Io { file, what },
+            _ => match cause {
+                Cause::Closed => Self::Closed { file },
+                Cause::Full => Self::Full { file },
+                Cause::Crowded => Self::Crowded { file },
+                Cause::Other => Self::Io { file, what },
+            },
         }
+    }
+
+    /// Whether the same thing may go well later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Locked { .. } | Self::Full { .. } | Self::Crowded { .. } | Self::Io { .. })
     }
 
     pub(super) fn rejected(what: impl Display) -> Self {
@@ -177,6 +201,7 @@ mod tests {
             StoreError::ReadOnly { file: file.clone() },
             StoreError::Locked { file: file.clone(), waited_ms: 5 },
             StoreError::Full { file: file.clone() },
+            StoreError::Crowded { file: file.clone() },
             StoreError::CannotOpen { file: file.clone(), what: what.clone() },
             StoreError::Damaged { file: file.clone(), what: what.clone() },
             StoreError::Corrupt { file: file.clone(), table: "runs", row: "1".into(), what: what.clone() },
