@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::stop::Stop;
 use super::{input, prose};
 use crate::engine::Host;
-use crate::model::{GraphSpec, IfBusy, Json, RunConfig, ThreadId};
+use crate::model::{GraphSpec, IfBusy, Json, RunConfig, RunId, ThreadId};
 
 pub const ABOUT: &str = "\
 Start a run of a graph on a thread.
@@ -79,6 +79,8 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
         interrupt_before: args.interrupt_before,
         interrupt_after: args.interrupt_after,
         if_busy: args.if_busy.into(),
+        // Where the input waits, what is handed back is the run that it waits for, and not this one.
+        run_id: Some(RunId::fresh()),
         ..RunConfig::default()
     };
     let said = start(shell, &host, (&args.thread, config), &spec, &input).await;
@@ -101,10 +103,9 @@ async fn start(
     for withheld in graph.withheld() {
         shell.screen.line(&format!("note: {withheld}"));
     }
-    // Where the input waits, what is handed back is the run that it waits for.
-    let before = host.execution(RunConfig::thread(thread.as_str())).await.ok().map(|now| now.run_id);
+    let run = config.run_id;
     let done = graph.invoke(config, input.value()).await;
-    let waits = done.as_ref().is_ok_and(|execution| Some(execution.run_id) == before);
+    let waits = done.as_ref().is_ok_and(|execution| Some(execution.run_id) != run);
     let said = prose::invocation(shell, host, thread, done).await?;
     if !waits {
         return Ok(said);
