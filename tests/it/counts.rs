@@ -28,7 +28,7 @@ fn so_far(host: &Host) -> Cost {
 
 /// What `work` costs on this host is no more than this.
 #[track_caller]
-fn at_most<T>(what: &str, host: &Host, before: Cost, bound: Cost, done: T) -> T {
+fn at_most(what: &str, host: &Host, before: Cost, bound: Cost) {
     let now = so_far(host);
     let took = cost(
         now.commits - before.commits,
@@ -40,7 +40,6 @@ fn at_most<T>(what: &str, host: &Host, before: Cost, bound: Cost, done: T) -> T 
         && took.statements <= bound.statements
         && took.instances <= bound.instances;
     assert!(is_in, "{what} took {took:?}, which is more than {bound:?}");
-    done
 }
 
 /// Made durable when it ends, however slow the machine is.
@@ -63,30 +62,33 @@ async fn a_start_a_resume_a_step_and_a_fork_cost_no_more_than_they_did() {
 
     let before = so_far(&host);
     let started = graph.invoke(on("t"), ask_and_put()).await.unwrap();
-    let asked = at_most("a start", &host, before, cost(1, 10, 1), paused(started));
+    at_most("a start", &host, before, cost(1, 10, 1));
+    let asked = paused(started);
 
     let before = so_far(&host);
     let answers = Command::answers([(asked[0].interrupt.id, json!(1))]);
     let resumed = host.resume(on("t"), answers).await.unwrap();
-    at_most("a resume by id in the process that paused", &host, before, cost(1, 6, 1), completed(resumed));
+    at_most("a resume by id in the process that paused", &host, before, cost(1, 6, 1));
+    completed(resumed);
 
     // What was added to is read: its node is granted it.
     let before = so_far(&host);
     let again = graph.invoke(on("t"), ask_and_put()).await.unwrap();
-    at_most("another run of the thread", &host, before, cost(1, 9, 1), paused(again));
+    at_most("another run of the thread", &host, before, cost(1, 9, 1));
+    paused(again);
 
     paused(graph.invoke(on("bare"), ask_and_put()).await.unwrap());
     let before = so_far(&host);
     let resumed = host.resume(on("bare"), Command::resume(1)).await.unwrap();
-    at_most("a resume by a bare value in the process that paused", &host, before, cost(1, 7, 1), {
-        completed(resumed)
-    });
+    at_most("a resume by a bare value in the process that paused", &host, before, cost(1, 7, 1));
+    completed(resumed);
 
     paused(graph.invoke(on("elsewhere"), ask_and_put()).await.unwrap());
     let other = self::host(&world).await;
     let before = so_far(&other);
     let resumed = other.resume(on("elsewhere"), Command::resume(1)).await.unwrap();
-    at_most("a resume in another process", &other, before, cost(1, 14, 1), completed(resumed));
+    at_most("a resume in another process", &other, before, cost(1, 14, 1));
+    completed(resumed);
 
     let before = so_far(&host);
     let checkpoint = host.execution(on("elsewhere")).await.unwrap().checkpoint_id;
@@ -94,7 +96,8 @@ async fn a_start_a_resume_a_step_and_a_fork_cost_no_more_than_they_did() {
     let before = so_far(&host);
     let forked = host.fork(on("elsewhere"), checkpoint, "fork".parse().unwrap()).await.unwrap();
     // It is made, and then gone on with.
-    at_most("a fork", &host, before, cost(2, 28, 0), completed(forked));
+    at_most("a fork", &host, before, cost(2, 28, 0));
+    completed(forked);
     assert!(looked <= 6, "{looked} statements to see how a thread stands");
 
     // Two nodes one after the other, and two steps.

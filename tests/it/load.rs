@@ -300,7 +300,7 @@ async fn nothing_acknowledged_is_lost_and_no_answer_is_used_twice_while_the_host
     }
     let wrong = seen.wrong.lock().unwrap().clone();
     assert!(wrong.is_empty(), "{} wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(20)]);
-    let received = received.lock().unwrap();
+    let received = std::mem::take(&mut *received.lock().unwrap());
     let (mut cycles, mut again) = (0, 0);
     for (client, count) in &done {
         for n in 0..*count {
@@ -324,7 +324,8 @@ async fn nothing_acknowledged_is_lost_and_no_answer_is_used_twice_while_the_host
         })
     };
     let report = json!({
-        "clients": clients, "tenants": TENANTS, "seconds": took.as_secs(), "kills": kills, "kill_every_ms": kill_every_ms, "cycles": cycles,
+        "clients": clients, "tenants": TENANTS, "seconds": took.as_secs(), "kills": kills,
+        "kill_every_ms": kill_every_ms, "cycles": cycles,
         "cycles_per_second": cycles as f64 / took.as_secs_f64(), "effects_sent_again_under_their_key": again,
         "requests_broken_off": seen.broken_off.load(Ordering::Relaxed),
         "requests_put_off": seen.put_off.load(Ordering::Relaxed),
