@@ -4,7 +4,7 @@
 #![allow(missing_docs, clippy::all, reason = "generated")]
 
 wit_bindgen::generate!({
-    path: "../wit",
+    path: "wit",
     world: "node",
     pub_export_macro: true,
     export_macro_name: "export_node",

@@ -79,8 +79,9 @@ pub fn javascript(dir: &Path) -> io::Result<()> {
     write(&[MANIFEST], dir)
 }
 
-/// Both crates, into `dir`. They find the contract in `dir/../wit`.
+/// Both crates, into `dir`, with the contract as it is published with them.
 pub fn rust(dir: &Path) -> io::Result<()> {
+    contract(dir)?;
     write(RUST, &dir.join("src"))?;
     write(RUST_MACROS, &dir.join("macros/src"))?;
     fs::write(dir.join("Cargo.toml"), on_its_own(RUST_MANIFEST)?)?;
@@ -161,6 +162,8 @@ mod tests {
         let contract = WIT.iter().find(|(name, _)| *name == "world.wit").unwrap().1;
         let version = contract.split("package holdpoint:node@").nth(1).unwrap().split(';').next().unwrap();
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guest-sdk");
+        // A link, which is followed when the crate is packed.
+        assert_eq!(root.join("wit").canonicalize().unwrap(), root.join("../wit").canonicalize().unwrap());
         let python = fs::read_to_string(root.join("python/pyproject.toml")).unwrap();
         assert!(python.contains(&format!("version = \"{version}\"")), "{python}");
         assert!(MANIFEST.1.contains(&format!("\"version\": \"{version}\"")));
