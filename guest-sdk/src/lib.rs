@@ -131,9 +131,11 @@
 //!
 //! # Idempotency keys
 //!
-//! Something outside is done through [`effect`], under a key: once for each key. The host remembers the
+//! Something outside is done through [`effect`], under a key: once for each key of this node on this thread.
+//! Another thread that uses the same key does it again. The host remembers the
 //! outcome, so a second pass sends nothing. But a crash can come between sending and remembering; what is
-//! then sent again carries the same `Idempotency-Key`. Derive the key from what the effect is *for*:
+//! then sent again carries the same `Idempotency-Key`: a hash of tenant, thread, node, effect and the key. What
+//! must happen once whatever the thread, the service has to tell from the input. Derive the key from what the effect is *for*:
 //! `order-17-refund`, or [`Context::task_id`] for what is due once each time that the node is activated.
 //! Never from a counter, the time, or a random number.
 //!

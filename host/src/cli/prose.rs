@@ -188,7 +188,10 @@ pub fn question_text(shell: &Shell, thread: &ThreadId, question: &PendingInterru
 /// What a run that failed is tried again with.
 pub fn retry_text(shell: &Shell, thread: &ThreadId) -> String {
     let command = shell.command(["retry", "--thread", thread.as_str()]);
-    format!("\ntry again what failed with\n    {}\n", style(command).bold())
+    format!(
+        "\nonce what made it fail is mended (a changed node is taken up by `upgrade`), try it again with\n    {}\n",
+        style(command).bold()
+    )
 }
 
 /// A thread's channels, each on a line.
@@ -311,7 +314,7 @@ mod tests {
         let thread = document.thread.clone().unwrap();
         let text = execution_text(&shell(&["holdpoint"]), &thread, &document);
         assert!(
-            text.ends_with("try again what failed with\n    holdpoint retry --thread support-123\n"),
+            text.ends_with("(a changed node is taken up by `upgrade`), try it again with\n    holdpoint retry --thread support-123\n"),
             "{text}"
         );
     }

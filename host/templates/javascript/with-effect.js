@@ -12,7 +12,8 @@ export const handler = node(
       decision = interrupt(new Question({ refund: amount, order }, { schema: { enum: ["refund", "keep"] } }));
     }
     if (decision !== "refund") return { decision };
-    // The host does this, once for each key, however often the node runs. The key is what it is for.
+    // The host does this, once for each key on a thread, however often the node runs there. The key is what
+    // it is for. Another thread with the same key does it again.
     const receipt = effect("refund", `refund-order-${order}`, { order, amount });
     return { decision, receipt };
   },

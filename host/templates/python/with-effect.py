@@ -21,7 +21,8 @@ def {{snake}}(input: Input):
         decision = interrupt(question, str)
     if decision != "refund":
         return {"decision": decision}
-    # The host does this, once for each key, however often the node runs. The key is what it is for.
+    # The host does this, once for each key on a thread, however often the node runs there. The key is what
+    # it is for. Another thread with the same key does it again.
     key = f"refund-order-{input.order}"
     receipt = effect("refund", key, {"order": input.order, "amount": input.amount})
     return {"decision": decision, "receipt": receipt}

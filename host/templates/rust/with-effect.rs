@@ -27,7 +27,8 @@ pub fn {{snake}}(input: Input) -> Result<Output, NodeError> {
     if decision != "refund" {
         return Ok(Output { decision, receipt: None });
     }
-    // The host does this, once for each key, however often the node runs. The key is what it is for.
+    // The host does this, once for each key on a thread, however often the node runs there. The key is what
+    // it is for. Another thread with the same key does it again.
     let key = format!("refund-order-{}", input.order);
     let receipt: Value = effect("refund", &key, &json!({ "order": input.order, "amount": input.amount }))?;
     Ok(Output { decision, receipt: Some(receipt) })
