@@ -77,6 +77,31 @@ fn a_question_that_expired_is_shown_with_the_way_on() {
 }
 
 #[test]
+fn what_was_asked_and_who_answered_is_shown_afterwards() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(dir.join("g.toml"), graph("g", &[("n", "")], "")).unwrap();
+    let ops = json!([{ "ask": "may I?" }, { "put_results": "a" }]);
+    assert_eq!(read(dir, &["run", "g.toml", "--thread", "t", "--input", &input(ops)]).1, 3);
+    let (before, _) = read(dir, &["history", "--thread", "t"]);
+    assert!(before.contains("may I?") && before.contains("pending"), "{before}");
+    assert_eq!(read(dir, &["resume", "--thread", "t", "\"you may\"", "--as", "maria"]).1, 0);
+    let (after, _) = read(dir, &["history", "--thread", "t"]);
+    assert!(after.contains(" by maria: \"you may\""), "{after}");
+    let (document, _) = document(dir, &["history", "--thread", "t"]);
+    let asked: Vec<&Value> = document["checkpoints"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|c| c["interrupts"].as_array())
+        .flatten()
+        .collect();
+    assert_eq!(asked.len(), 1, "{document}");
+    let shown = ["payload", "status", "answer", "by"].map(|key| asked[0][key].clone());
+    assert_eq!(shown, ["may I?", "answered", "you may", "maria"].map(Value::from), "{document}");
+}
+
+#[test]
 fn a_failure_is_told_alike_wherever_it_is_shown_and_with_what_comes_next() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

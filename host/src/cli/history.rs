@@ -1,4 +1,5 @@
-//! `holdpoint history`: the states that a thread was in, and the tasks that led from one to the next.
+//! `holdpoint history`: the states that a thread was in, the tasks that led from one to the next, what they asked
+//! and who answered.
 
 use std::collections::HashMap;
 
@@ -7,8 +8,12 @@ use serde_json::{Value, json};
 use super::Shell;
 use super::document::{Exit, Said};
 use super::failure::Failure;
+use super::screen::harmless;
 use super::{prose, store, tenant};
-use crate::model::checkpoint::{CheckpointKind, CheckpointRow, Finish, TaskRow, TaskState};
+use crate::model::checkpoint::{
+    CheckpointKind, CheckpointRow, Finish, InterruptRow, InterruptState, TaskRow, TaskState,
+};
+use crate::model::interrupt::InterruptKind;
 use crate::model::{CheckpointId, RunConfig, RunId, ThreadId};
 use crate::store::PAGE_ROWS_MAX;
 
@@ -17,7 +22,7 @@ List the checkpoints of a thread, the newest first.
 
 A boundary ends a step and has the tasks of the next; a pause shows how far the tasks of its boundary were
 when they had to wait, and changes no channel. RUN is the path of subgraph nodes that the checkpoint is in.
-Any of them can be forked (`holdpoint fork`).
+Any of them can be forked (`holdpoint fork`). Below stands what was asked from each boundary, and what became of it.
 
     holdpoint history --thread support-123 --limit 20";
 
@@ -51,26 +56,42 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let namespace = |row: &CheckpointRow| namespaces.get(&row.run).map(Vec::as_slice).unwrap_or_default();
     let mut checkpoints = Vec::new();
     for row in store.history(&tenant(), thread, args.before, args.limit).await? {
-        let tasks = match row.kind {
-            CheckpointKind::Boundary => store.tasks(&tenant(), thread, row.checkpoint).await?,
-            CheckpointKind::Pause { .. } => Vec::new(),
+        let of = match row.kind {
+            CheckpointKind::Boundary => Of {
+                tasks: store.tasks(&tenant(), thread, row.checkpoint).await?,
+                asked: store.asked(&tenant(), thread, row.checkpoint).await?,
+            },
+            CheckpointKind::Pause { .. } => Of::default(),
         };
-        checkpoints.push((row, tasks));
+        checkpoints.push((row, of));
     }
     host.close().await;
 
     let last = checkpoints.last().filter(|_| checkpoints.len() == args.limit as usize);
     let before = last.map(|(row, _)| row.checkpoint);
     let rows: Vec<Vec<String>> =
-        checkpoints.iter().map(|(row, tasks)| cells(row, tasks, namespace(row))).collect();
+        checkpoints.iter().map(|(row, of)| cells(row, &of.tasks, namespace(row))).collect();
     let mut text = prose::table(&["MADE", "RUN", "KIND", "STEP", "STATUS", "CHECKPOINT", "TASKS"], &rows);
+    let asked: Vec<Vec<String>> =
+        checkpoints.iter().flat_map(|(_, of)| of.asked.iter().map(asked_cells)).collect();
+    if !asked.is_empty() {
+        text.push('\n');
+        text.push_str(&prose::table(&["ASKED", "NODE", "QUESTION", "WHAT BECAME OF IT"], &asked));
+    }
     if let Some(before) = before {
         text.push_str(&format!("\nthere may be more: --before {before}\n"));
     }
     let checkpoints: Vec<Value> =
-        checkpoints.iter().map(|(row, tasks)| document(row, tasks, namespace(row))).collect();
+        checkpoints.iter().map(|(row, of)| document(row, of, namespace(row))).collect();
     let document = json!({ "thread": thread, "checkpoints": checkpoints, "before": before });
     Ok(Said::new(Exit::Completed, &document, text))
+}
+
+/// What hangs on a boundary.
+#[derive(Default)]
+struct Of {
+    tasks: Vec<TaskRow>,
+    asked: Vec<InterruptRow>,
 }
 
 fn cells(row: &CheckpointRow, tasks: &[TaskRow], namespace: &[String]) -> Vec<String> {
@@ -123,7 +144,48 @@ pub fn word(state: &TaskState) -> &'static str {
     }
 }
 
-fn document(row: &CheckpointRow, tasks: &[TaskRow], namespace: &[String]) -> Value {
+fn asked_cells(row: &InterruptRow) -> Vec<String> {
+    let by = |by: &Option<String>| by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+    let became = match &row.state {
+        InterruptState::Pending => "pending".to_owned(),
+        InterruptState::Answered(answer) => {
+            let why = answer.reason.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
+            format!("answered {}{}: {}{why}", answer.at, by(&answer.by), prose::short(&answer.value.value()))
+        }
+        InterruptState::Withdrawn(left) => {
+            format!("withdrawn {}{}: {}", left.at, by(&left.by), harmless(&left.reason))
+        }
+    };
+    let node = match row.kind {
+        InterruptKind::Node => row.node.to_string(),
+        kind => format!("{} ({})", row.node, kind.as_str()),
+    };
+    vec![row.asked_at.to_string(), node, prose::short(&row.payload.value()), became]
+}
+
+fn asked_document(row: &InterruptRow) -> Value {
+    let mut document = json!({
+        "id": row.interrupt, "task_id": row.task, "node": row.node, "order": row.order, "kind": row.kind,
+        "payload": row.payload, "asked_at": row.asked_at, "status": "pending",
+    });
+    match &row.state {
+        InterruptState::Pending => {}
+        InterruptState::Answered(answer) => {
+            document["status"] = "answered".into();
+            document["answer"] = answer.value.value();
+            (document["at"], document["by"], document["reason"]) =
+                (json!(answer.at), json!(answer.by), json!(answer.reason));
+        }
+        InterruptState::Withdrawn(left) => {
+            document["status"] = "withdrawn".into();
+            (document["at"], document["by"], document["reason"]) =
+                (json!(left.at), json!(left.by), json!(left.reason));
+        }
+    }
+    document
+}
+
+fn document(row: &CheckpointRow, of: &Of, namespace: &[String]) -> Value {
     let (kind, boundary) = match row.kind {
         CheckpointKind::Boundary => ("boundary", row.checkpoint),
         CheckpointKind::Pause { boundary } => ("pause", boundary),
@@ -140,7 +202,8 @@ fn document(row: &CheckpointRow, tasks: &[TaskRow], namespace: &[String]) -> Val
         "created_at": row.created_at,
     });
     if row.kind == CheckpointKind::Boundary {
-        document["tasks"] = tasks.iter().map(task_document).collect();
+        document["tasks"] = of.tasks.iter().map(task_document).collect();
+        document["interrupts"] = of.asked.iter().map(asked_document).collect();
     }
     document
 }
