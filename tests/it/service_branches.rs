@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdpoint::model::{EffectSpec, HttpSpec};
 use serde_json::{Value, json};
 
 use crate::service::*;
@@ -137,9 +138,28 @@ async fn a_thread_that_is_forgotten_leaves_nothing_and_one_that_runs_stays() {
     caller.thread("t").await;
     assert_eq!(caller.get("/threads/t/runs").await.is(200), json!([]));
     caller.delete("/threads/t").await.is(204);
-    let long = json!({ "script": { "n": [{ "repeat": { "times": 400, "ops": [{ "hash_order": 300 }] } }], "m": [] } });
-    let body = json!({ "assistant_id": "chain", "input": long, "if_not_exists": "create" });
+    // Connections are taken and nothing is answered: the effect is on its way until the run is called off.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let http = HttpSpec {
+        method: "POST".into(),
+        url: format!("http://{}/", silent.local_addr().unwrap()),
+        headers: Default::default(),
+        timeout_ms: None,
+        auth: None,
+    };
+    let mut spec = chain().effect("e", EffectSpec { http: Some(http), ..EffectSpec::default() });
+    spec.effects.retain(|name, _| name == "e");
+    let digest = caller.install("script").await;
+    for node in spec.nodes.values_mut() {
+        node.component = Some(digest.clone());
+        *node = node.clone().effects(&["e"]);
+    }
+    caller.put("/graphs/waits", json!({ "graph": spec })).await.is(200);
+    let ops = json!([{ "effect": { "name": "e", "key": "k", "input": 1 } }]);
+    let long = json!({ "script": { "n": ops, "m": [] } });
+    let body = json!({ "assistant_id": "waits", "input": long, "if_not_exists": "create" });
     let begun = caller.post("/threads/long/runs", body).await.is(200);
+    let (_connection, _) = silent.accept().await.unwrap();
     caller.delete("/threads/long").await.is(409);
     let cancel = format!("/threads/long/runs/{}/cancel?wait=true", begun["run_id"].as_str().unwrap());
     caller.post(&cancel, json!({})).await.is(204);

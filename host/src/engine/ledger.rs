@@ -22,6 +22,9 @@ use crate::store::{
     Batch, CommitError, Expect, LeaseChange, OwnerId, Store, StoreError, Underway, Write, merged,
 };
 
+/// How often a lease that lapsed is claimed again for one look.
+const RENEWALS_MAX: usize = 4;
+
 /// Why nothing more can be written by this invocation.
 #[derive(Debug)]
 pub enum Lost {
@@ -176,17 +179,27 @@ impl Ledger {
     }
 
     /// The last look before something leaves the host: the lease is still ours, in the row and by the
-    /// clock. The window in which a stopped process could still send is this one check wide.
+    /// clock. The window in which a stopped process could still send is this one check wide. One that lapsed
+    /// on a machine that is too busy is claimed again, as long as nobody has taken it: the commit's guard says.
     pub async fn is_held(&self) -> Result<bool, Lost> {
-        let (epoch, until) = {
-            let state = self.state.lock().await;
-            match (&state.expect, state.claimed) {
-                (Expect::At { epoch, .. }, Some(until)) => (*epoch, until),
-                _ => return Ok(false),
+        for _ in 0..RENEWALS_MAX {
+            let (epoch, until) = {
+                let state = self.state.lock().await;
+                match (&state.expect, state.claimed) {
+                    (Expect::At { epoch, .. }, Some(until)) => (*epoch, until),
+                    _ => return Ok(false),
+                }
+            };
+            let lease = self.store.lease(&self.tenant, &self.thread).await.map_err(Lost::Store)?;
+            if lease.is_none_or(|lease| lease.epoch != epoch) {
+                return Ok(false);
             }
-        };
-        let lease = self.store.lease(&self.tenant, &self.thread).await.map_err(Lost::Store)?;
-        Ok(lease.is_some_and(|lease| lease.epoch == epoch) && self.clock.now() < until)
+            if self.clock.now() < until {
+                return Ok(true);
+            }
+            self.hold().await?;
+        }
+        Ok(false)
     }
 }
 

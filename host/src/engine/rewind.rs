@@ -50,12 +50,16 @@ impl Host {
         let (store, thread) = self.durable(&config)?;
         self.may_spend()?;
         self.room_for_bytes(0).await?;
-        let lock = self.shared.thread_lock(&self.tenant, &thread);
-        let Ok(_only) = lock.try_lock() else {
-            return Err(busy(&thread, None).into());
-        };
         let run = rewind.run.unwrap_or_else(RunId::fresh);
-        if store.run(&self.tenant, run).await?.is_none() {
+        let has_begun = store.run(&self.tenant, run).await?.is_some();
+        let lock = self.shared.thread_lock(&self.tenant, &thread);
+        let _only = match lock.try_lock() {
+            Ok(only) => only,
+            // By somebody who died, and whoever holds the thread now goes on with it.
+            Err(_) if has_begun => lock.lock().await,
+            Err(_) => return Err(busy(&thread, None).into()),
+        };
+        if !has_begun {
             self.take_back(&store, &thread, run, &rewind).await?;
         }
         let Some(update) = rewind.update else {
