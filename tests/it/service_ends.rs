@@ -3,11 +3,14 @@
 
 use std::time::Instant;
 
-use holdpoint::model::TenantId;
+use holdpoint::model::{EffectSpec, HttpSpec, TenantId};
 use holdpoint::store::{InvocationStatus, Store};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
 
 use crate::service_durable::Process;
+use crate::world::scripted;
 
 /// Computes so long, `times` tens of milliseconds or more.
 fn long(times: u32) -> Value {
@@ -44,16 +47,31 @@ async fn the_first_sigterm_lets_what_runs_come_to_its_end_and_takes_nothing_new(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_sigterm_ends_it_at_once_and_the_next_start_goes_on() {
-    let mut process = Process::start(&["--drain-ms", "120000"]).await;
+    // Where the effect goes: it is taken and not answered, so that the run is not over in between.
+    let outside = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = outside.local_addr().unwrap().to_string();
+    let args = ["--drain-ms", "120000", "--egress", &address];
+    let mut process = Process::start(&args).await;
     let caller = process.caller();
-    caller.scripted(&["n"]).await;
-    // Longer than anybody would wait here.
-    // So many that they are not over in between.
-    let mut runs = Vec::new();
-    for i in 0..16 {
-        let run = caller.post(&format!("/threads/t{i}/runs"), long(400)).await.is(200);
-        runs.push(format!("/threads/t{i}/runs/{}/join", run["run_id"].as_str().unwrap()));
+    let digest = caller.install("script").await;
+    let http = HttpSpec {
+        method: "POST".into(),
+        url: format!("http://{address}/"),
+        headers: Default::default(),
+        timeout_ms: None,
+        auth: None,
+    };
+    let mut spec = scripted(&["n"]).effect("e", EffectSpec { http: Some(http), ..EffectSpec::default() });
+    spec.effects.retain(|name, _| name == "e");
+    for node in spec.nodes.values_mut() {
+        node.component = Some(digest.clone());
+        *node = node.clone().effects(&["e"]);
     }
+    caller.put("/graphs/scripted", json!({ "graph": spec })).await.is(200);
+    let ops = json!([{ "effect": { "name": "e", "key": "k", "input": 1 } }, { "put": { "c": 1 } }]);
+    let body = json!({ "assistant_id": "scripted", "input": { "script": ops }, "if_not_exists": "create" });
+    let run = caller.post("/threads/t/runs", body).await.is(200);
+    let (first, _) = outside.accept().await.unwrap();
     process.terminate();
     process.says("ending").await;
     let told = Instant::now();
@@ -61,14 +79,13 @@ async fn a_second_sigterm_ends_it_at_once_and_the_next_start_goes_on() {
     let status = process.ended().await;
     assert_eq!(status.code(), Some(130), "{status:?}");
     assert!(told.elapsed().as_secs() < 10, "{:?}", told.elapsed());
-    let dir = process.dir.clone();
-    let store = Store::open(&dir.path().join("s.db")).await.unwrap();
-    assert!(!store.open_invocations(0).await.unwrap().is_empty());
-    store.close().await;
-    let process = Process::start_in(dir, &[], None).await;
-    let caller = process.caller();
-    for path in runs {
-        let values = caller.get(&path).await.is(200);
-        assert_eq!(values["c"], 1, "{values}");
-    }
+    drop(first);
+    assert_eq!(statuses(process.dir.path()).await, [InvocationStatus::Running]);
+    let process = Process::start_in(process.dir.clone(), &args, None).await;
+    let (mut again, _) = outside.accept().await.unwrap();
+    let answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
+    again.write_all(answer).await.unwrap();
+    let join = format!("/threads/t/runs/{}/join", run["run_id"].as_str().unwrap());
+    let values = process.caller().get(&join).await.is(200);
+    assert_eq!(values["c"], 1, "{values}");
 }
