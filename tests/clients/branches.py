@@ -6,19 +6,11 @@ import sys
 
 from langgraph_sdk import get_client, get_sync_client
 
+from refusals import fails_with
+
 URL, GRAPH = sys.argv[1], sys.argv[2]
 # `n` adds 1 to `c` and writes a word; `m` asks whether that is right, and adds 10.
 RUN = {"script": {"n": [{"put": {"a": ["draft"], "c": 1}}], "m": [{"ask": "right?"}, {"put": {"c": 10}}, {"put_results": "a"}]}}
-
-
-async def fails_with(status, awaitable):
-    try:
-        await awaitable
-    except Exception as error:
-        code = getattr(getattr(error, "response", None), "status_code", None)
-        assert code == status, (status, repr(error))
-        return
-    raise AssertionError(f"not refused with {status}")
 
 
 async def main():

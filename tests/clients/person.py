@@ -6,21 +6,13 @@ import sys
 
 from langgraph_sdk import get_client, get_sync_client
 
+from refusals import fails_with
+
 URL, GRAPH = sys.argv[1], sys.argv[2]
 ASK = {"script": {"n": [{"put": {"a": ["before"]}}, {"ask": {"approve": 12}}, {"put_results": "a"}]}}
 TWO = {"script": {"n": [{"ask_all": ["first?", "second?"]}, {"put_results": "a"}]}}
 PLAIN = {"script": {"n": [{"put": {"a": [1], "c": 2}}]}}
 SLOW = {"script": {"n": [{"spin_ms": 60000}]}}
-
-
-async def fails_with(status, awaitable):
-    try:
-        await awaitable
-    except Exception as error:
-        code = getattr(getattr(error, "response", None), "status_code", None)
-        assert code == status, (status, repr(error))
-        return
-    raise AssertionError(f"not refused with {status}")
 
 
 async def main():

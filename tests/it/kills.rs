@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, StatusCode};
-use holdpoint::model::{EffectSpec, HttpSpec, Kind};
+use holdpoint::model::Kind;
 use holdpoint::{Execution, Host, RunStatus};
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -275,14 +275,7 @@ async fn a_kill_at_any_time_changes_nothing_about_the_end() {
     println!("seed {seed}");
     let soak = std::env::var_os("HOLDPOINT_TEST_SOAK").is_some();
     let (address, received) = service().await;
-    let http = HttpSpec {
-        method: "POST".into(),
-        url: format!("http://{address}/"),
-        headers: Default::default(),
-        timeout_ms: None,
-        auth: None,
-    };
-    let effect = EffectSpec { http: Some(http), ..EffectSpec::default() };
+    let effect = posts_to(&address);
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("below.toml"), errand::below(effect.clone()).to_toml()).unwrap();
     std::fs::write(dir.path().join("graph.toml"), errand::above(effect, "below.toml").to_toml()).unwrap();

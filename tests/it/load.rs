@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
-use holdpoint::model::{EffectSpec, HttpSpec, TenantId, Timestamp};
+use holdpoint::model::{TenantId, Timestamp};
 use holdpoint::server::keys::{self, NewKey};
 use holdpoint::store::{OnlyFor, Scope, Store};
 use reqwest::Method;
@@ -245,21 +245,7 @@ async fn nothing_acknowledged_is_lost_and_no_answer_is_used_twice_while_the_host
     store.close().await;
     let mut process = Process::start_at(&listen, dir.clone(), &args, None).await;
     for caller in &callers {
-        let digest = caller.install("script").await;
-        let http = HttpSpec {
-            method: "POST".into(),
-            url: format!("http://{address}/"),
-            headers: BTreeMap::new(),
-            timeout_ms: None,
-            auth: None,
-        };
-        let mut spec = scripted(&["n"]).effect("e", EffectSpec { http: Some(http), ..EffectSpec::default() });
-        spec.effects.retain(|name, _| name == "e");
-        for node in spec.nodes.values_mut() {
-            node.component = Some(digest.clone());
-            *node = node.clone().effects(&["e"]);
-        }
-        caller.put("/graphs/scripted", json!({ "graph": spec })).await.is(200);
+        caller.deploy_sending(&scripted(&["n"]), &address).await;
     }
     let (seen, goes_on) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(true)));
     let mut all = Vec::new();

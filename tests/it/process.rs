@@ -1,17 +1,16 @@
 //! The real binary, in processes of its own that can be killed, and a service outside that counts.
 
-use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use holdpoint::model::{EffectMode, EffectSpec, GraphSpec, HttpSpec};
+use holdpoint::model::{EffectMode, EffectSpec, GraphSpec};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use crate::world::{artifacts, scripted};
+use crate::world::{artifacts, posts_to, scripted};
 
 /// How long the lease of a killed process keeps others off the thread.
 const LEASE_MS: &str = "700";
@@ -37,14 +36,7 @@ impl Desk {
     pub async fn new(mode: EffectMode) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let service = Service::start().await;
-        let http = HttpSpec {
-            method: "POST".into(),
-            url: format!("http://{}/", service.address),
-            headers: BTreeMap::new(),
-            timeout_ms: None,
-            auth: None,
-        };
-        let effect = EffectSpec { http: Some(http), mode, ..EffectSpec::default() };
+        let effect = EffectSpec { mode, ..posts_to(&service.address) };
         let spec: GraphSpec = scripted(&["n"]).effect("e", effect.clone()).effect("f", effect);
         std::fs::write(dir.path().join("graph.toml"), spec.to_toml()).unwrap();
         Self { dir, service }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::world::{artifacts, component, scripted};
+use crate::world::{artifacts, component, posts_to, scripted};
 
 /// A service that runs in this process.
 pub struct Served {
@@ -153,11 +153,22 @@ impl Caller {
 
     /// Deploys a graph of scripted nodes under its name.
     pub async fn deploy(&self, spec: &GraphSpec) -> Value {
-        let digest = self.install("script").await;
         let mut spec = spec.clone();
         spec.effects.clear();
+        self.deploy_with(spec, &[]).await
+    }
+
+    /// Likewise; what its nodes may do is `e`, which goes to this address.
+    pub async fn deploy_sending(&self, spec: &GraphSpec, address: &str) -> Value {
+        let mut spec = spec.clone().effect("e", posts_to(address));
+        spec.effects.retain(|name, _| name == "e");
+        self.deploy_with(spec, &["e"]).await
+    }
+
+    async fn deploy_with(&self, mut spec: GraphSpec, effects: &[&str]) -> Value {
+        let digest = self.install("script").await;
         for node in spec.nodes.values_mut() {
-            node.effects = Default::default();
+            *node = node.clone().effects(effects);
             if node.component.is_some() {
                 node.component = Some(digest.clone());
             }

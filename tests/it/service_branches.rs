@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use holdpoint::model::{EffectSpec, HttpSpec};
 use serde_json::{Value, json};
 
 use crate::service::*;
@@ -140,21 +139,9 @@ async fn a_thread_that_is_forgotten_leaves_nothing_and_one_that_runs_stays() {
     caller.delete("/threads/t").await.is(204);
     // Connections are taken and nothing is answered: the effect is on its way until the run is called off.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let http = HttpSpec {
-        method: "POST".into(),
-        url: format!("http://{}/", silent.local_addr().unwrap()),
-        headers: Default::default(),
-        timeout_ms: None,
-        auth: None,
-    };
-    let mut spec = chain().effect("e", EffectSpec { http: Some(http), ..EffectSpec::default() });
-    spec.effects.retain(|name, _| name == "e");
-    let digest = caller.install("script").await;
-    for node in spec.nodes.values_mut() {
-        node.component = Some(digest.clone());
-        *node = node.clone().effects(&["e"]);
-    }
-    caller.put("/graphs/waits", json!({ "graph": spec })).await.is(200);
+    let mut spec = chain();
+    spec.name = "waits".into();
+    caller.deploy_sending(&spec, &silent.local_addr().unwrap().to_string()).await;
     let ops = json!([{ "effect": { "name": "e", "key": "k", "input": 1 } }]);
     let long = json!({ "script": { "n": ops, "m": [] } });
     let body = json!({ "assistant_id": "waits", "input": long, "if_not_exists": "create" });

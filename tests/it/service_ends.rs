@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use holdpoint::model::{EffectSpec, HttpSpec, TenantId};
+use holdpoint::model::TenantId;
 use holdpoint::store::{InvocationStatus, Store};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
@@ -53,21 +53,7 @@ async fn a_second_sigterm_ends_it_at_once_and_the_next_start_goes_on() {
     let args = ["--drain-ms", "120000", "--egress", &address];
     let mut process = Process::start(&args).await;
     let caller = process.caller();
-    let digest = caller.install("script").await;
-    let http = HttpSpec {
-        method: "POST".into(),
-        url: format!("http://{address}/"),
-        headers: Default::default(),
-        timeout_ms: None,
-        auth: None,
-    };
-    let mut spec = scripted(&["n"]).effect("e", EffectSpec { http: Some(http), ..EffectSpec::default() });
-    spec.effects.retain(|name, _| name == "e");
-    for node in spec.nodes.values_mut() {
-        node.component = Some(digest.clone());
-        *node = node.clone().effects(&["e"]);
-    }
-    caller.put("/graphs/scripted", json!({ "graph": spec })).await.is(200);
+    caller.deploy_sending(&scripted(&["n"]), &address).await;
     let ops = json!([{ "effect": { "name": "e", "key": "k", "input": 1 } }, { "put": { "c": 1 } }]);
     let body = json!({ "assistant_id": "scripted", "input": { "script": ops }, "if_not_exists": "create" });
     let run = caller.post("/threads/t/runs", body).await.is(200);

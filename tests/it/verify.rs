@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use holdpoint::model::{EffectSpec, GraphSpec, HttpSpec};
+use holdpoint::model::GraphSpec;
 use holdpoint::{NodeSpec, Reducer};
 use serde_json::{Value, json};
 
 use crate::by_hand::node;
 use crate::process::{Said, binary, finish};
-use crate::world::{artifacts, component, scripted};
+use crate::world::{artifacts, component, posts_to, scripted};
 
 /// A folder to call the program in.
 struct Folder(tempfile::TempDir);
@@ -106,18 +106,9 @@ async fn a_component_is_verified_without_a_graph_or_a_database() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_node_of_a_graph_is_verified_or_the_one_that_is_named() {
     let folder = Folder::new();
-    let http = HttpSpec {
-        method: "POST".into(),
-        url: "http://127.0.0.1:1/".into(),
-        headers: Default::default(),
-        timeout_ms: None,
-        auth: None,
-    };
     // Where effects go does not matter, since none goes out; `f` has a handler that this program lacks.
-    let spec = scripted(&["m", "n"])
-        .effect("e", EffectSpec { http: Some(http), ..EffectSpec::default() })
-        .channel("mine", Reducer::Append)
-        .node(
+    let spec =
+        scripted(&["m", "n"]).effect("e", posts_to("127.0.0.1:1")).channel("mine", Reducer::Append).node(
             "m",
             NodeSpec::component(component("script"))
                 .reads_as(&[("script", "script"), ("b", "mine")])

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use holdpoint::engine::{Settings, Watched};
 use holdpoint::model::interrupt::PendingInterrupt;
-use holdpoint::model::{Kind, RunStatus};
+use holdpoint::model::{EffectSpec, HttpSpec, Kind, RunStatus};
 use holdpoint::{
     EffectFailure, EffectRequest, EngineError, Execution, Graph, GraphSpec, Host, HostBuilder, NodeSpec,
     Reducer, Refused, RunConfig,
@@ -79,6 +79,18 @@ impl World {
     pub fn sent(&self) -> usize {
         self.sent.lock().unwrap().len()
     }
+}
+
+/// An effect that is sent to this address of host and port.
+pub fn posts_to(address: impl std::fmt::Display) -> EffectSpec {
+    let http = HttpSpec {
+        method: "POST".into(),
+        url: format!("http://{address}/"),
+        headers: Default::default(),
+        timeout_ms: None,
+        auth: None,
+    };
+    EffectSpec { http: Some(http), ..EffectSpec::default() }
 }
 
 /// An effect that is on its way for as long as the test wants.

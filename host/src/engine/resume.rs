@@ -20,7 +20,7 @@ use crate::model::checkpoint::{InterruptRow, InterruptState, Withdrawal};
 use crate::model::command::{Command, PendingChildren, Resume, ResumeTarget, RunConfig};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, TaskId, ThreadId, Timestamp, is_line};
+use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, ThreadId, Timestamp, is_line};
 use crate::model::json::Json;
 use crate::model::limits::Limits;
 use crate::store::{
@@ -35,14 +35,7 @@ pub(super) const RACES_MAX: usize = 32;
 enum Taken {
     /// It was sent before.
     Replied(Execution),
-    Deliveries(Deliveries),
-}
-
-struct Deliveries {
-    deliveries: Vec<Delivery>,
-    /// See [`Brought`].
-    resolved: Vec<Delivery>,
-    cancelled: Vec<TaskId>,
+    Brought(Brought),
 }
 
 impl Host {
@@ -143,22 +136,14 @@ impl Host {
             };
             let was_found = found.take();
             let taken = self.taken(store, thread, &snapshot, (&target, command, request), was_found).await;
-            let Deliveries { deliveries, resolved, cancelled } = match taken {
+            let brought = match taken {
                 Ok(Taken::Replied(reply)) => return Ok(reply),
-                Ok(Taken::Deliveries(deliveries)) => deliveries,
+                Ok(Taken::Brought(brought)) => brought,
                 Err(_) if is_guess => continue,
                 Err(error) => return Err(error),
             };
-            found = Some(Ok(deliveries.clone()));
+            found = Some(Ok(brought.deliveries.clone()));
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
-            let brought = Brought {
-                deliveries,
-                resolved,
-                cancelled,
-                actor: command.actor.clone(),
-                steer: command.steer.clone(),
-                request: request.cloned(),
-            };
             session.accept(brought).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
                 return Ok(execution);
@@ -216,7 +201,14 @@ impl Host {
         if self.is_run_elsewhere(snapshot) {
             return Err(busy(thread, Some(snapshot)).into());
         }
-        Ok(Taken::Deliveries(Deliveries { deliveries, resolved, cancelled }))
+        Ok(Taken::Brought(Brought {
+            deliveries,
+            resolved,
+            cancelled,
+            actor: command.actor.clone(),
+            steer: command.steer.clone(),
+            request: request.cloned(),
+        }))
     }
 
     /// The reply to a request that was sent before.

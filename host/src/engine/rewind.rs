@@ -12,16 +12,14 @@ use super::host::Host;
 use super::offshoot::Offshoot;
 use super::resume::{RACES_MAX, refused, too_many_races};
 use super::state::StateUpdate;
-use crate::model::checkpoint::{
-    CheckpointKind, CheckpointRow, InterruptRow, InterruptState, TaskRow, TaskState, Version,
-};
+use crate::model::checkpoint::{CheckpointKind, CheckpointRow, InterruptRow, TaskRow, Version};
 use crate::model::command::RunConfig;
 use crate::model::error::{Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{CheckpointId, InterruptId, NodeId, RunId, TaskId, ThreadId, Timestamp};
+use crate::model::ids::{CheckpointId, RunId, ThreadId};
 use crate::model::interrupt::InterruptKind;
 use crate::model::json::Json;
-use crate::store::{Batch, CommitError, Expect, LeaseChange, Origin, Sought, Store, ThreadSnapshot, Write};
+use crate::store::{LeaseChange, Origin, Sought, Store, ThreadSnapshot, Write};
 
 /// A way back.
 #[derive(Clone, Debug)]
@@ -70,7 +68,7 @@ impl Host {
         let begun = store.checkpoint(&self.tenant, &thread, rewind.to).await?;
         match snapshot.root.run.run == run && begun.is_some_and(|at| at.step == snapshot.root.checkpoint.step)
         {
-            true => self.set_state_held(&store, &thread, &update, Some(run)).await,
+            true => self.change_held(&store, &thread, &mut self.set(&update, Some(run))?).await,
             false => self.onward(&store, &thread).await,
         }
     }
@@ -112,27 +110,25 @@ impl Host {
                 let what = "a state that is written into is the root run's, not one of a subgraph";
                 return Err(refused(&origin.now, Kind::Invalid, what.to_owned()).into());
             }
-            let batch = self.taken_back(thread, run, rewind, &origin).await?;
+            let (head, writes) = self.taken_back(run, rewind, &origin).await?;
+            let lease = if origin.now.lease.is_some() { LeaseChange::Release } else { LeaseChange::Keep };
             fail::fail_point!("engine::before_rewind");
-            match store.commit(batch).await {
-                Ok(_) => {
-                    fail::fail_point!("engine::after_rewind");
-                    return Ok(());
-                }
-                Err(CommitError::Conflict) => {}
-                Err(CommitError::Store(error)) => return Err(error.into()),
+            let begins = (head, RunStatus::Running, lease);
+            if self.commit_at(store, (thread, &origin.now), begins, writes).await?.is_some() {
+                fail::fail_point!("engine::after_rewind");
+                return Ok(());
             }
         }
         Err(too_many_races())
     }
 
+    /// The checkpoint that the thread stands at then, and what makes it so.
     async fn taken_back(
         &self,
-        thread: &ThreadId,
         run: RunId,
         rewind: &Rewind,
         origin: &Origin,
-    ) -> Result<Batch, EngineError> {
+    ) -> Result<(CheckpointId, Vec<Write>), EngineError> {
         let now = self.shared.clock.now();
         let mut writes = Vec::new();
         if origin.now.status == RunStatus::Interrupted {
@@ -154,22 +150,17 @@ impl Host {
             let settings = self.shared.sandbox.fingerprint();
             for (index, planned) in way.boundary.plan.tasks.iter().enumerate() {
                 let Some(node) = graph.nodes.get(&planned.node) else { continue };
-                let task = held(run, head, (index, &planned.node), (node.work.digest(), settings));
-                let gate = gate_before(&task, planned.arg.clone(), now);
+                // Not begun, and not before somebody says so.
+                let task =
+                    TaskRow::fresh((run, head), (index, &planned.node), (node.work.digest(), settings));
+                let sent = planned.arg.clone().unwrap_or_else(Json::null);
+                let gate = InterruptRow::fresh(&task, (head, now), InterruptKind::Before, (0, 0, 0), sent);
                 branch.writes.extend([Write::Task(task), Write::Interrupt(gate)]);
             }
         }
         numbered(&mut branch.writes, origin.now.version);
         writes.extend(branch.writes);
-        Ok(Batch {
-            tenant: self.tenant.clone(),
-            thread: thread.clone(),
-            expect: Expect::At { head: origin.now.head, epoch: origin.now.epoch },
-            head,
-            status: RunStatus::Running,
-            lease: if origin.now.lease.is_some() { LeaseChange::Release } else { LeaseChange::Keep },
-            writes,
-        })
+        Ok((head, writes))
     }
 
     /// The thread as it stood at an earlier checkpoint of a root run, for new input there.
@@ -207,50 +198,5 @@ fn numbered(writes: &mut [Write], mut version: Version) {
             version += 1;
             row.version = version;
         }
-    }
-}
-
-/// A task that has not begun, and does not before somebody says so.
-fn held(
-    run: RunId,
-    boundary: CheckpointId,
-    (index, node): (usize, &NodeId),
-    (component, settings): (crate::model::ids::Digest, i64),
-) -> TaskRow {
-    TaskRow {
-        task: TaskId::derive(boundary, index, node),
-        run,
-        boundary,
-        index,
-        node: node.clone(),
-        component,
-        child: None,
-        attempts: 0,
-        generation: 0,
-        settings,
-        failures: 0,
-        state: TaskState::Started,
-    }
-}
-
-fn gate_before(task: &TaskRow, arg: Option<Json>, now: Timestamp) -> InterruptRow {
-    let kind = InterruptKind::Before;
-    InterruptRow {
-        interrupt: InterruptId::derive(task.task, kind.as_str(), (0, 0), task.generation),
-        run: task.run,
-        task: task.task,
-        node: task.node.clone(),
-        boundary: task.boundary,
-        checkpoint: task.boundary,
-        kind,
-        order: 0,
-        entry: 0,
-        place: 0,
-        payload: arg.unwrap_or_else(Json::null),
-        answer_schema: None,
-        asked_at: now,
-        expires_at: None,
-        default_answer: None,
-        state: InterruptState::Pending,
     }
 }

@@ -26,7 +26,7 @@ use crate::model::checkpoint::{
 use crate::model::compile::{CompiledGraph, CompiledNode, Work};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::RunStatus;
-use crate::model::ids::{ChannelName, CheckpointId, NodeId, RunId, TaskId, Timestamp};
+use crate::model::ids::{ChannelName, CheckpointId, NodeId, RunId, Timestamp};
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{Call, EffectReply, Journal, Reply};
 use crate::model::json::Json;
@@ -381,7 +381,9 @@ impl Run {
             writes.extend(slot.withdraw(|row| of_effect(row).then(|| Withdrawal::new(now, None, &reason))));
             (slot.ready, any) = (true, true);
         }
-        self.invocation.push(writes).await;
+        if any {
+            self.invocation.push(writes).await;
+        }
         any
     }
 
@@ -761,20 +763,11 @@ impl Run {
             .map(|(index, planned)| {
                 let node = &self.graph.nodes[&planned.node];
                 Slot {
-                    row: TaskRow {
-                        task: TaskId::derive(self.boundary.checkpoint, index, &planned.node),
-                        run: self.row.run,
-                        boundary: self.boundary.checkpoint,
-                        index,
-                        node: planned.node.clone(),
-                        component: node.work.digest(),
-                        child: None,
-                        attempts: 0,
-                        generation: 0,
-                        settings: self.invocation.shared.sandbox.fingerprint(),
-                        failures: 0,
-                        state: TaskState::Started,
-                    },
+                    row: TaskRow::fresh(
+                        (self.row.run, self.boundary.checkpoint),
+                        (index, &planned.node),
+                        (node.work.digest(), self.invocation.shared.sandbox.fingerprint()),
+                    ),
                     arg: planned.arg.clone(),
                     gated: self.gated(&planned.node, node),
                     journal: Arc::default(),

@@ -6,7 +6,7 @@ use super::host::locked;
 use super::run::Run;
 use super::task::{host_question, take_journal};
 use crate::model::checkpoint::{InterruptRow, InterruptState, TaskRow, TaskState, Withdrawal};
-use crate::model::ids::{CheckpointId, InterruptId, NodeId, Timestamp};
+use crate::model::ids::{CheckpointId, NodeId, Timestamp};
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{EffectReply, Journal, Reply};
 use crate::model::json::Json;
@@ -141,32 +141,10 @@ impl Slot {
     ) -> Vec<InterruptRow> {
         let journal = locked(&self.journal);
         let question =
-            |kind: InterruptKind, order: usize, (entry, place): (usize, usize), payload: Json| InterruptRow {
-                interrupt: InterruptId::derive(
-                    self.row.task,
-                    kind.as_str(),
-                    (order, if kind == InterruptKind::Node { 0 } else { place }),
-                    journal.generation(),
-                ),
-                run: self.row.run,
-                task: self.row.task,
-                node: self.row.node.clone(),
-                boundary: self.row.boundary,
-                checkpoint: pause,
-                kind,
-                order,
-                entry,
-                place,
-                payload,
-                answer_schema: None,
-                asked_at: now,
-                expires_at: None,
-                default_answer: None,
-                state: InterruptState::Pending,
-            };
+            |kind, place, payload| InterruptRow::fresh(&self.row, (pause, now), kind, place, payload);
         let mut rows = Vec::new();
         if let Some(gate) = self.gate() {
-            rows.push(question(gate, 0, (0, 0), self.gate_payload()));
+            rows.push(question(gate, (0, 0, 0), self.gate_payload()));
         } else if let (TaskState::Paused, Some((entry, waiting))) = (&self.row.state, journal.waiting()) {
             if let Reply::Effect(EffectReply::Asked { kind, .. }) = &waiting.reply {
                 // One effect can end in doubt more than once; each time is a question of its own.
@@ -178,7 +156,7 @@ impl Slot {
                     host_question(*kind, &waiting.call, |name, key| shown(&self.row.node, name, key));
                 rows.push(InterruptRow {
                     answer_schema: Some(schema),
-                    ..question(*kind, entry, (entry, times), payload)
+                    ..question(*kind, (entry, entry, times), payload)
                 });
             }
             let first = journal.orders_before(entry);
@@ -187,7 +165,7 @@ impl Slot {
                     answer_schema: asked.answer_schema.clone(),
                     expires_at: asked.expires_after_ms.map(|ms| now.plus_ms(ms)),
                     default_answer: asked.default_answer.clone(),
-                    ..question(InterruptKind::Node, first + place, (entry, place), asked.payload.clone())
+                    ..question(InterruptKind::Node, (first + place, entry, place), asked.payload.clone())
                 });
             }
         }

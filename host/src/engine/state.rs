@@ -4,7 +4,6 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::error::EngineError;
-use super::graph::busy;
 use super::host::Host;
 use super::idle::{Applied, OnIdle};
 use super::plan;
@@ -15,9 +14,8 @@ use crate::model::checkpoint::{Finish, Plan, PlannedTask, TaskState};
 use crate::model::command::RunConfig;
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
-use crate::model::ids::{ChannelName, NodeId, RunId, ThreadId};
+use crate::model::ids::{ChannelName, NodeId, RunId};
 use crate::model::json::Json;
-use crate::store::Store;
 
 /// What is written, and in whose name.
 #[derive(Clone, Debug, Default)]
@@ -46,23 +44,16 @@ impl Host {
     /// folded first, and they do not run again; what was not done runs from the new state, and asks again
     /// under new ids. Effects that were done are not done again.
     pub async fn set_state(&self, config: RunConfig, update: StateUpdate) -> Result<Execution, EngineError> {
-        let (store, thread) = self.durable(&config)?;
         self.room_for_bytes(0).await?;
-        let lock = self.shared.thread_lock(&self.tenant, &thread);
-        let Ok(_only) = lock.try_lock() else {
-            return Err(busy(&thread, None).into());
-        };
-        self.set_state_held(&store, &thread, &update, None).await
+        self.change(&config, &mut self.set(&update, None)?).await
     }
 
-    /// The caller holds the thread's lock. `begun`: a run of the caller's own, which nobody runs yet.
-    pub(super) async fn set_state_held(
+    /// The update as a command. `begun`: a run of the caller's own, which nobody runs yet.
+    pub(super) fn set<'s>(
         &self,
-        store: &Store,
-        thread: &ThreadId,
-        update: &StateUpdate,
+        update: &'s StateUpdate,
         begun: Option<RunId>,
-    ) -> Result<Execution, EngineError> {
+    ) -> Result<Set<'s>, EngineError> {
         if let Some(actor) = &update.actor {
             name_of("who sets the state", actor)?;
         }
@@ -70,12 +61,12 @@ impl Host {
         let bound = ("state_bytes", limits.state_bytes);
         let values =
             limits.take_json(&update.values.to_string(), "the update", bound).map_err(Refused::of)?;
-        self.change_held(store, thread, &mut Set { values, update, begun }).await
+        Ok(Set { values, update, begun })
     }
 }
 
 /// An update whose values were taken.
-struct Set<'s> {
+pub(super) struct Set<'s> {
     values: Json,
     update: &'s StateUpdate,
     begun: Option<RunId>,

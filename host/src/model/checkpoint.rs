@@ -147,6 +147,30 @@ pub struct TaskRow {
     pub state: TaskState,
 }
 
+impl TaskRow {
+    /// Planned at a boundary of a run, and not begun.
+    pub fn fresh(
+        (run, boundary): (RunId, CheckpointId),
+        (index, node): (usize, &NodeId),
+        (component, settings): (Digest, i64),
+    ) -> Self {
+        Self {
+            task: TaskId::derive(boundary, index, node),
+            run,
+            boundary,
+            index,
+            node: node.clone(),
+            component,
+            child: None,
+            attempts: 0,
+            generation: 0,
+            settings,
+            failures: 0,
+            state: TaskState::Started,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskState {
     /// It was started, and its process may have died since.
@@ -209,6 +233,36 @@ pub struct InterruptRow {
 }
 
 impl InterruptRow {
+    /// What a task asks now; a pause shows it first.
+    pub fn fresh(
+        task: &TaskRow,
+        (checkpoint, asked_at): (CheckpointId, Timestamp),
+        kind: InterruptKind,
+        (order, entry, place): (usize, usize, usize),
+        payload: Json,
+    ) -> Self {
+        // The node's own questions are counted by their order alone.
+        let counted = if kind == InterruptKind::Node { 0 } else { place };
+        Self {
+            interrupt: InterruptId::derive(task.task, kind.as_str(), (order, counted), task.generation),
+            run: task.run,
+            task: task.task,
+            node: task.node.clone(),
+            boundary: task.boundary,
+            checkpoint,
+            kind,
+            order,
+            entry,
+            place,
+            payload,
+            answer_schema: None,
+            asked_at,
+            expires_at: None,
+            default_answer: None,
+            state: InterruptState::Pending,
+        }
+    }
+
     /// Whether its time is over while nobody has answered: from then on only its expiry counts.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.state == InterruptState::Pending && self.expires_at.is_some_and(|at| at <= now)

@@ -84,7 +84,7 @@ async fn branch(
         let ask = Ask::Fork { from: thread.clone(), at };
         if let Err(problem) = allowed.carry_out(&to, ask, made).await {
             // What was not made of it is nothing to keep a name for.
-            if allowed.store().load(&allowed.tenant, &to).await?.is_none() {
+            if allowed.store().head(&allowed.tenant, &to).await?.is_none() {
                 let unmade = ServiceWrite::ForgetUnrun { thread: to.clone() };
                 allowed.store().serve(&allowed.tenant, vec![unmade]).await?.ok();
             }

@@ -411,8 +411,10 @@ pub async fn submit(allowed: &Allowed, thread: &ThreadId, run: RunCreate) -> Res
         None => None,
         Some(_) => {
             let execution = allowed.host.execution(RunConfig::thread(thread.as_str())).await?;
-            let head = execution.checkpoint_id.ok_or_else(|| Problem::conflict("nothing ran yet"))?;
-            earlier(allowed, thread, from, head).await?
+            if execution.checkpoint_id.is_none() {
+                return Err(Problem::conflict("nothing ran yet"));
+            }
+            earlier(allowed, thread, from, &execution).await?
         }
     };
     let ask = ask(allowed, thread, &assistant, run, from).await?;
@@ -550,7 +552,7 @@ async fn resume(allowed: &Allowed, thread: &ThreadId, value: Value) -> Result<As
 async fn go_on(allowed: &Allowed, thread: &ThreadId) -> Result<Ask, Problem> {
     let nothing =
         || Problem::invalid("input is missing: a run starts with an object from channels to values");
-    if allowed.store().load(&allowed.tenant, thread).await?.is_none() {
+    if allowed.store().head(&allowed.tenant, thread).await?.is_none() {
         return Err(nothing());
     }
     let execution = allowed.host.execution(RunConfig::thread(thread.as_str())).await?;

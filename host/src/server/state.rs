@@ -143,7 +143,7 @@ pub async fn history(
     let before = before.map_err(|_| Problem::invalid("before names no checkpoint"))?;
     let rows = allowed.store().root_history(&allowed.tenant, &thread, before, limit).await?;
     let reader = Reader { allowed: &allowed, thread: &thread };
-    let head = allowed.store().load(&allowed.tenant, &thread).await?.map(|snapshot| snapshot.head);
+    let head = allowed.store().head(&allowed.tenant, &thread).await?.map(|(head, _)| head);
     let mut states = Vec::new();
     for row in &rows {
         let state = reader.state(row, "", Some(row.checkpoint) == head).await?;
@@ -193,7 +193,7 @@ pub async fn update(
     };
     let values = Value::Object(update.values.unwrap_or_default());
     let as_node = update.as_node;
-    let ask = match earlier(&allowed, &thread, named, at).await? {
+    let ask = match earlier(&allowed, &thread, named, &execution).await? {
         Some(to) => Ask::Rewind { to, then: Then::Edit { values, as_node } },
         None => Ask::Edit(Written { at, values, as_node }),
     };
@@ -221,19 +221,19 @@ pub fn named(
     Ok(Some(id))
 }
 
-/// The checkpoint to go on from, if that is not the latest: it is there, and the thread is not running.
+/// The checkpoint to go on from, if that is not the latest of a thread that stands so: it is there, and the
+/// thread is not running.
 pub async fn earlier(
     allowed: &Allowed,
     thread: &ThreadId,
     named: Option<CheckpointId>,
-    head: CheckpointId,
+    now: &Execution,
 ) -> Result<Option<CheckpointId>, Problem> {
-    let Some(id) = named.filter(|id| *id != head) else {
+    let Some(id) = named.filter(|id| Some(*id) != now.checkpoint_id) else {
         return Ok(None);
     };
-    let config = RunConfig::thread(thread.as_str());
-    allowed.host.checkpoint(config.clone(), id).await?;
-    if allowed.host.execution(config).await?.status == crate::model::RunStatus::Running {
+    allowed.host.checkpoint(RunConfig::thread(thread.as_str()), id).await?;
+    if now.status == crate::model::RunStatus::Running {
         return Err(Problem::conflict(format!("thread {thread} is running; wait for its run, or cancel it")));
     }
     Ok(Some(id))

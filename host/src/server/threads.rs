@@ -121,9 +121,10 @@ pub async fn remove(caller: Caller, Path(thread): Path<String>) -> Result<Status
 
 /// Removes a thread that nobody runs, with what was asked of it.
 pub async fn forget(allowed: &Allowed, thread: &ThreadId) -> Result<(), Problem> {
+    let runs = || Problem::conflict(format!("thread {thread} is running; cancel its run first"));
     let running = Some(InvocationStatus::Running);
     if !allowed.store().invocations(&allowed.tenant, thread, running, (1, 0)).await?.is_empty() {
-        return Err(Problem::conflict(format!("thread {thread} is running; cancel its run first")));
+        return Err(runs());
     }
     match allowed.host.delete(RunConfig::thread(thread.as_str()), WhileRunning::Refuse).await {
         Ok(()) => {}
@@ -131,7 +132,7 @@ pub async fn forget(allowed: &Allowed, thread: &ThreadId) -> Result<(), Problem>
         Err(error) if error.kind() == Kind::NotFound => {
             let write = ServiceWrite::ForgetUnrun { thread: thread.clone() };
             if allowed.store().serve(&allowed.tenant, vec![write]).await?.is_err() {
-                return Err(Problem::conflict(format!("thread {thread} is running; cancel its run first")));
+                return Err(runs());
             }
         }
         Err(error) => return Err(error.into()),

@@ -507,7 +507,7 @@ async fn execute(host: &Host, row: &InvocationRow) -> Result<Execution, EngineEr
         }
         Ask::Fork { from, at } => {
             let is_there = match host.store() {
-                Some(store) => store.load(host.tenant(), &row.thread).await?.is_some(),
+                Some(store) => store.head(host.tenant(), &row.thread).await?.is_some(),
                 None => false,
             };
             match is_there {

@@ -45,8 +45,10 @@ impl Store {
     /// How a thread stands as far as this process knows without looking. What follows from it is to be
     /// committed under its head and epoch; no refusal may follow from it.
     pub fn recent(&self, tenant: &TenantId, thread: &ThreadId) -> Option<ThreadSnapshot> {
-        let kept = self.inner.recent.kept();
-        kept.threads.get(&(tenant.clone(), thread.clone())).map(|(snapshot, _)| (**snapshot).clone())
+        let key = (tenant.clone(), thread.clone());
+        let snapshot = self.inner.recent.kept().threads.get(&key).map(|(snapshot, _)| snapshot.clone())?;
+        // Copied when nobody waits for the others any more.
+        Some(Arc::unwrap_or_clone(snapshot))
     }
 }
 
