@@ -110,7 +110,7 @@ async fn s24_a_tenant_that_floods_the_host_is_not_served_before_another_that_ask
     }
     ratios.sort_by(f64::total_cmp);
     println!("p50 by rounds: {ratios:.2?}");
-    // What else the machine has to do comes in between, and more so for who is busy all the time; a host that is
-    // not fair is so in every round.
-    assert!(ratios[1] <= 3.0, "in the flood it takes {ratios:.2?} times what it takes without");
+    // The median of the rounds: what else the machine has to do comes in between, and more so for who is busy all
+    // the time.
+    assert!(ratios[ROUNDS / 2] <= 3.0, "in the flood it takes {ratios:.2?} times what it takes without");
 }
