@@ -130,8 +130,8 @@ impl Store {
         };
         let page = filtered(SEARCH).bind(filter.limit.min(PAGE_ROWS_MAX)).bind(filter.offset);
         let mut view = self.snapshot().await?;
-        let rows = view.list("assistants", page, read).await?;
-        let count = view.find("assistants", filtered(COUNT), |row| row.int("n")).await?;
+        let rows = view.scan("assistants", page, read).await?;
+        let count = view.scan("assistants", filtered(COUNT), |row| row.int("n")).await?.pop();
         Ok((rows, count.unwrap_or(0)))
     }
 }

@@ -1,9 +1,5 @@
 //! Channel values: a row for each change, put together when they are read.
 
-use std::ops::DerefMut;
-
-use sqlx::SqliteConnection;
-
 use super::codec::encode;
 use super::error::StoreError;
 use super::reader::{View, thread};
@@ -60,7 +56,7 @@ impl Store {
     }
 }
 
-impl<C: DerefMut<Target = SqliteConnection> + Send> View<C> {
+impl View {
     /// See [`Store::values`].
     pub async fn values(
         &mut self,

@@ -4,10 +4,10 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use rusqlite::Row;
+use rusqlite::types::{FromSql, ValueRef};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Decode, Row, Sqlite, Type, TypeInfo, ValueRef};
 use uuid::Uuid;
 
 use super::error::StoreError;
@@ -45,7 +45,7 @@ pub(super) fn int(value: usize) -> i64 {
 pub(super) struct Columns<'r> {
     pub file: &'r str,
     pub table: &'static str,
-    pub row: &'r SqliteRow,
+    pub row: &'r Row<'r>,
 }
 
 impl<'r> Columns<'r> {
@@ -59,21 +59,24 @@ impl<'r> Columns<'r> {
     }
 
     fn name_of_row(&self) -> String {
-        let Ok(raw) = self.row.try_get_raw(0) else {
-            return "?".into();
-        };
-        match raw.type_info().name() {
-            "BLOB" => {
-                let bytes: Vec<u8> = self.row.try_get(0).unwrap_or_default();
-                Uuid::from_slice(&bytes).map_or_else(|_| hex::encode(bytes), |id| id.to_string())
+        match self.row.get_ref(0) {
+            Ok(ValueRef::Blob(bytes)) => {
+                Uuid::from_slice(bytes).map_or_else(|_| hex::encode(bytes), |id| id.to_string())
             }
-            "INTEGER" => self.row.try_get::<i64, _>(0).map_or("?".into(), |n| n.to_string()),
-            _ => self.row.try_get::<String, _>(0).unwrap_or_else(|_| "?".into()),
+            Ok(ValueRef::Integer(number)) => number.to_string(),
+            Ok(ValueRef::Text(text)) => String::from_utf8_lossy(text).into_owned(),
+            _ => "?".into(),
         }
     }
 
-    pub fn get<T: Decode<'r, Sqlite> + Type<Sqlite>>(&self, column: &'static str) -> Result<T, StoreError> {
-        self.row.try_get(column).map_err(|e| self.wrong(column, e))
+    pub fn get<T: FromSql>(&self, column: &'static str) -> Result<T, StoreError> {
+        self.row.get(column).map_err(|e| self.wrong(column, e))
+    }
+
+    /// Text that nobody needs for longer than the row is there.
+    fn text_or_null(&self, column: &'static str) -> Result<Option<&str>, StoreError> {
+        let value = self.row.get_ref(column).map_err(|e| self.wrong(column, e))?;
+        value.as_str_or_null().map_err(|e| self.wrong(column, e))
     }
 
     /// Parses a column, if it holds something.
@@ -82,8 +85,8 @@ impl<'r> Columns<'r> {
         column: &'static str,
         parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Result<Option<T>, StoreError> {
-        let text: Option<String> = self.get(column)?;
-        text.map(|text| parse(&text).map_err(|e| self.wrong(column, e))).transpose()
+        let text = self.text_or_null(column)?;
+        text.map(|text| parse(text).map_err(|e| self.wrong(column, e))).transpose()
     }
 
     pub fn some<T>(&self, column: &'static str, value: Option<T>) -> Result<T, StoreError> {

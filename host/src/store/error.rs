@@ -112,8 +112,6 @@ impl From<sqlx::Error> for Failure {
             other => other.to_string(),
         };
         let cause = match &error {
-            sqlx::Error::PoolClosed => Cause::Closed,
-            sqlx::Error::PoolTimedOut => Cause::Crowded,
             sqlx::Error::Io(error) => Cause::of(error),
             _ => Cause::Other,
         };
@@ -145,6 +143,14 @@ impl std::fmt::Display for Failure {
 }
 
 impl Failure {
+    pub fn closed() -> Self {
+        Self { code: None, cause: Cause::Closed, what: "it is closed".into() }
+    }
+
+    pub fn crowded() -> Self {
+        Self { code: None, cause: Cause::Crowded, what: "too many read".into() }
+    }
+
     /// Whether it says something of the statement, and leaves the transaction whole.
     pub fn is_constraint(&self) -> bool {
         self.code == Some(CONSTRAINT)

@@ -51,8 +51,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{Connection as _, SqlitePool};
+use sqlx::Connection as _;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 pub use assistants::{AssistantFilter, AssistantRow, DeploymentRow};
@@ -74,8 +73,8 @@ pub use threads::{Lease, LeaseState, ThreadFilter, ThreadRow};
 
 use crate::model::ids::{TenantId, ThreadId};
 use error::Failure;
-use open::Writing;
-use reader::Sql;
+use open::Connect;
+use reader::{Readers, Sql};
 use recent::Recent;
 use writer::{Content, Done, Job, Message, Work, Writer};
 
@@ -90,7 +89,7 @@ pub struct Store {
 
 struct Inner {
     file: Arc<str>,
-    readers: SqlitePool,
+    readers: Readers,
     writer: mpsc::Sender<Message>,
     locked_after_ms: u64,
     tally: Arc<Tally>,
@@ -137,33 +136,22 @@ impl Store {
 
     pub async fn open_with(path: &Path, options: OpenOptions) -> Result<Self, StoreError> {
         let opened = open::open(path, options).await?;
-        let writing = Writing::new(path, options);
-        let store = Self::start(open::connecting(path, options), writing, options)?;
+        let store = Self::start(path, Connect::new(path, options), options)?;
         opened.close().await.ok();
         Ok(store)
     }
 
-    fn start(
-        connecting: SqliteConnectOptions,
-        writing: Writing,
-        options: OpenOptions,
-    ) -> Result<Self, StoreError> {
-        let file: Arc<str> = connecting.get_filename().display().to_string().into();
-        let readers = SqlitePoolOptions::new()
-            .max_connections(options.readers.max(1))
-            // A reader is a file handle and prepared statements: nothing goes stale.
-            .test_before_acquire(false)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .connect_lazy_with(connecting.clone().read_only(true));
+    fn start(path: &Path, connect: Connect, options: OpenOptions) -> Result<Self, StoreError> {
+        let file: Arc<str> = path.display().to_string().into();
+        let readers = Readers::new(connect.clone(), options.readers);
         let tally = Arc::new(Tally::default());
         let locked_after_ms = options.locked_after_ms;
         let expected = Arc::new(Expected::default());
         let error = |error: Failure| StoreError::of(&file, locked_after_ms, error);
-        let connection = writing.connect().map_err(|e| error(e.into()))?;
+        let connection = connect.writer().map_err(|e| error(e.into()))?;
         let writer = Writer {
             file: file.clone(),
-            writing,
+            connect,
             locked_after_ms,
             tally: tally.clone(),
             expected: expected.clone(),

@@ -142,8 +142,8 @@ impl Store {
             .bind(filter.limit.min(PAGE_ROWS_MAX))
             .bind(filter.offset);
         let mut view = self.snapshot().await?;
-        let rows = view.list("threads", page, read).await?;
-        let count = view.find("threads", filtered(COUNT), |row| row.int("n")).await?;
+        let rows = view.scan("threads", page, read).await?;
+        let count = view.scan("threads", filtered(COUNT), |row| row.int("n")).await?.pop();
         Ok((rows, count.unwrap_or(0)))
     }
 }

@@ -22,7 +22,7 @@ const PAGE_BYTES: u32 = 8192;
 const LOG_BYTES_MAX: i64 = 16 << 20;
 /// Pages that the writer keeps at hand; negative, because else SQLite counts pages.
 const WRITER_CACHE_KIB: i64 = -16 * 1024;
-/// More than the writer has different statements.
+/// More than there are different statements.
 const STATEMENTS_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,16 +164,17 @@ async fn log_ahead(connection: &mut SqliteConnection, options: OpenOptions) -> R
     }
 }
 
-/// How the connection that writes is opened, and opened anew after a failure.
+/// How connections to a file that is open already are made: the one that writes, anew after a failure, and
+/// readers.
 #[derive(Clone)]
-pub(super) struct Writing {
+pub(super) struct Connect {
     path: PathBuf,
     locked_after_ms: u64,
-    /// Beside those that all connections have.
+    /// Of the one that writes, beside those that all have.
     pragmas: Vec<(&'static str, i64)>,
 }
 
-impl Writing {
+impl Connect {
     pub fn new(path: &Path, options: OpenOptions) -> Self {
         Self { path: path.to_owned(), locked_after_ms: options.locked_after_ms, pragmas: Vec::new() }
     }
@@ -184,19 +185,28 @@ impl Writing {
         self
     }
 
-    pub fn connect(&self) -> rusqlite::Result<Connection> {
-        // One thread has it, so SQLite need not lock it.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.path, flags)?;
-        connection.busy_timeout(Duration::from_millis(self.locked_after_ms))?;
+    pub fn writer(&self) -> rusqlite::Result<Connection> {
+        let connection = self.connection(OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.pragma_update(None, "foreign_keys", true)?;
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
-        connection.pragma_update(None, "temp_store", "MEMORY")?;
         connection.pragma_update(None, "cache_size", WRITER_CACHE_KIB)?;
         for (name, value) in &self.pragmas {
             connection.pragma_update(None, name, value)?;
         }
+        Ok(connection)
+    }
+
+    pub fn reader(&self) -> rusqlite::Result<Connection> {
+        self.connection(OpenFlags::SQLITE_OPEN_READ_ONLY)
+    }
+
+    fn connection(&self, how: OpenFlags) -> rusqlite::Result<Connection> {
+        // One thread at a time has it, so SQLite need not lock it.
+        let connection = Connection::open_with_flags(&self.path, how | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        connection.busy_timeout(Duration::from_millis(self.locked_after_ms))?;
+        // What a savepoint could undo, or what is sorted; else SQLite copies it to a file in /var/tmp.
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         Ok(connection)
     }

@@ -3,11 +3,9 @@
 
 use std::collections::HashMap;
 
-use sqlx::{Sqlite, Transaction};
-
 use super::codec::{BlobId, Columns, encode};
 use super::error::StoreError;
-use super::reader::{View, thread};
+use super::reader::{Snapshot, View, thread};
 use super::snapshot::DEPTH_MAX;
 use super::{Store, ThreadSnapshot, checkpoints, effects, interrupts, runs, sql, steering, tasks};
 use crate::model::checkpoint::{
@@ -43,7 +41,7 @@ pub enum Sought<T> {
 
 /// A state of a thread that a fork can start from.
 pub struct Origin {
-    view: View<Transaction<'static, Sqlite>>,
+    view: Snapshot,
     tenant: TenantId,
     thread: ThreadId,
     /// The thread as it stands now.
@@ -145,7 +143,7 @@ impl Origin {
     }
 }
 
-impl<C: std::ops::DerefMut<Target = sqlx::SqliteConnection> + Send> View<C> {
+impl View {
     /// Why a checkpoint is not there. Their ids are in time order, so that what the thread was pruned of is
     /// known by the latest.
     async fn missing<T>(
@@ -169,7 +167,7 @@ impl<C: std::ops::DerefMut<Target = sqlx::SqliteConnection> + Send> View<C> {
 }
 
 struct Reading<'a> {
-    view: &'a mut View<Transaction<'static, Sqlite>>,
+    view: &'a mut Snapshot,
     tenant: &'a TenantId,
     thread: &'a ThreadId,
 }
@@ -232,7 +230,7 @@ impl Reading<'_> {
             };
             Ok((row.id("run")?, lineage))
         };
-        Ok(self.view.list("runs", sql, read).await?.into_iter().collect())
+        Ok(self.view.scan("runs", sql, read).await?.into_iter().collect())
     }
 
     async fn effects(&mut self) -> Result<Vec<(EffectRow, Option<Place>)>, StoreError> {
@@ -241,7 +239,7 @@ impl Reading<'_> {
             let place: (Option<RunId>, Option<i64>) = (row.id_or_null("run")?, row.get("seq")?);
             Ok((effects::read_scoped(row)?, place.0.zip(place.1).map(|(run, seq)| Place { run, seq })))
         };
-        self.view.list("effects", sql, read).await
+        self.view.scan("effects", sql, read).await
     }
 
     async fn steering(&mut self, of: &[RunId]) -> Result<Vec<SteeringRow>, StoreError> {

@@ -149,9 +149,9 @@ impl Store {
             Ok(channels.into_iter().chain(given).collect::<Vec<_>>())
         };
         let kept: BTreeSet<(ChannelName, Version)> =
-            view.list("checkpoints", held, read).await?.into_iter().flatten().collect();
+            view.scan("checkpoints", held, read).await?.into_iter().flatten().collect();
         let links = sql(LINKS).bind(number);
-        let links = view.list("channel_values", links, |row| {
+        let links = view.scan("channel_values", links, |row| {
             Ok((row.name::<ChannelName>("channel")?, row.get("version")?, row.get("continues")?))
         });
         // Whoever continues what is dropped is made whole; what continues it in turn needs nothing more.

@@ -1,58 +1,130 @@
 //! Readers: connections that cannot write, several at once, none of them in the writer's way.
+//!
+//! What is read by its key is read where it is asked for, on the caller's thread: that takes some
+//! microseconds, and to have another thread do it takes ten times as long. What may go over much, as a list
+//! of threads does, lets the runtime's other work go on meanwhile ([`View::scan`]).
 
-use std::ops::DerefMut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use sqlx::pool::PoolConnection;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Sqlite, SqliteConnection, Transaction};
+use rusqlite::{Connection, params_from_iter};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use super::codec::Columns;
-use super::error::StoreError;
+use super::error::{Failure, StoreError};
+use super::open::Connect;
 use super::{Inner, Store, faults, statement};
 
 pub(super) type Sql = statement::Sql;
 
-/// A reader at work.
-pub(super) struct View<C> {
-    connection: C,
+/// How long a reader is waited for where all are at work.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// Connections, opened when they are first needed and kept.
+pub(super) struct Readers {
+    connect: Connect,
+    room: Semaphore,
+    count: u32,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub fn new(connect: Connect, count: u32) -> Self {
+        let count = count.max(1);
+        Self { connect, room: Semaphore::new(count as usize), count, idle: Mutex::default() }
+    }
+
+    /// Waits for those that are at work; nobody reads after this.
+    pub async fn close(&self) {
+        let all = self.room.acquire_many(self.count).await;
+        self.room.close();
+        self.idle().clear();
+        drop(all);
+    }
+
+    async fn acquire(&self) -> Result<(SemaphorePermit<'_>, Connection), Failure> {
+        let permit = match self.room.try_acquire() {
+            Ok(permit) => permit,
+            Err(_) => match timeout(WAIT, self.room.acquire()).await {
+                Ok(Ok(permit)) => permit,
+                Ok(Err(_closed)) => return Err(Failure::closed()),
+                Err(_elapsed) => return Err(Failure::crowded()),
+            },
+        };
+        let idle = self.idle().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.connect.reader()?,
+        };
+        Ok((permit, connection))
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        // A list of connections is whole between any two of its calls.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A reader at work: each statement sees the database as it is then.
+pub(super) struct View {
+    /// Gone once something is wrong with it. Never locked: whoever reads has the view to itself, and whoever
+    /// only holds it may be on another thread.
+    connection: Mutex<Option<Connection>>,
     store: Arc<Inner>,
 }
 
+/// A reader that sees the database as it is at its first statement, however many follow.
+pub(super) struct Snapshot(View);
+
 impl Store {
     /// For one statement, which is consistent in itself.
-    pub(super) async fn view(&self) -> Result<View<PoolConnection<Sqlite>>, StoreError> {
-        let connection = self.inner.readers.acquire().await.map_err(|e| self.inner.error(e))?;
-        Ok(View { connection, store: self.inner.clone() })
+    pub(super) async fn view(&self) -> Result<View, StoreError> {
+        let (permit, connection) = self.inner.readers.acquire().await.map_err(|e| self.inner.error(e))?;
+        // It is given back when the view is dropped.
+        permit.forget();
+        Ok(View { connection: Mutex::new(Some(connection)), store: self.inner.clone() })
     }
 
     /// For several statements: all see the database as it is at the first.
-    pub(super) async fn snapshot(&self) -> Result<View<Transaction<'static, Sqlite>>, StoreError> {
+    pub(super) async fn snapshot(&self) -> Result<Snapshot, StoreError> {
         faults::operation().map_err(|e| self.inner.error(e))?;
-        let connection = self.inner.readers.begin().await.map_err(|e| self.inner.error(e))?;
-        Ok(View { connection, store: self.inner.clone() })
+        let mut view = self.view().await?;
+        view.say("BEGIN").map_err(|e| self.inner.error(e))?;
+        Ok(Snapshot(view))
     }
 }
 
-impl<C: DerefMut<Target = SqliteConnection> + Send> View<C> {
+impl View {
     pub fn file(&self) -> &str {
         &self.store.file
     }
 
-    pub async fn rows(&mut self, sql: Sql) -> Result<Vec<SqliteRow>, StoreError> {
-        self.store.tally.statement();
-        faults::operation().map_err(|e| self.store.error(e))?;
-        sql.sent().fetch_all(&mut *self.connection).await.map_err(|e| self.store.error(e))
-    }
-
+    /// A statement whose rows are found by key, and bounded.
     pub async fn list<T>(
         &mut self,
         table: &'static str,
         sql: Sql,
         read: impl Fn(&Columns<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
-        let rows = self.rows(sql).await?;
-        rows.iter().map(|row| read(&Columns { file: self.file(), table, row })).collect()
+        self.each(table, sql, usize::MAX, read)
+    }
+
+    /// A statement that may go over very many rows, of which few may be shown.
+    pub async fn scan<T>(
+        &mut self,
+        table: &'static str,
+        sql: Sql,
+        read: impl Fn(&Columns<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let is_shared =
+            Handle::try_current().is_ok_and(|of| of.runtime_flavor() == RuntimeFlavor::MultiThread);
+        match is_shared {
+            true => tokio::task::block_in_place(|| self.each(table, sql, usize::MAX, read)),
+            // Whoever has a runtime of one thread has no other work to be kept from.
+            false => self.each(table, sql, usize::MAX, read),
+        }
     }
 
     pub async fn find<T>(
@@ -61,10 +133,73 @@ impl<C: DerefMut<Target = SqliteConnection> + Send> View<C> {
         sql: Sql,
         read: impl Fn(&Columns<'_>) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
-        self.store.tally.statement();
-        faults::operation().map_err(|e| self.store.error(e))?;
-        let row = sql.sent().fetch_optional(&mut *self.connection).await.map_err(|e| self.store.error(e))?;
-        row.map(|row| read(&Columns { file: self.file(), table, row: &row })).transpose()
+        Ok(self.each(table, sql, 1, read)?.pop())
+    }
+
+    fn each<T>(
+        &mut self,
+        table: &'static str,
+        sql: Sql,
+        rows_max: usize,
+        read: impl Fn(&Columns<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let store = self.store.clone();
+        let failed = |error: Failure| store.error(error);
+        store.tally.statement();
+        faults::operation().map_err(failed)?;
+        let connection = self.connection().as_ref().ok_or_else(|| failed(Failure::closed()))?;
+        let mut statement = connection.prepare_cached(sql.text).map_err(|e| failed(e.into()))?;
+        let mut rows = statement.query(params_from_iter(&sql.values)).map_err(|e| failed(e.into()))?;
+        let mut all = Vec::new();
+        while all.len() < rows_max {
+            let Some(row) = rows.next().map_err(|e| failed(e.into()))? else { break };
+            all.push(read(&Columns { file: &store.file, table, row })?);
+        }
+        Ok(all)
+    }
+
+    fn connection(&mut self) -> &mut Option<Connection> {
+        self.connection.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&mut self, word: &str) -> Result<(), Failure> {
+        let connection = self.connection();
+        let Some(open) = connection else { return Err(Failure::closed()) };
+        let said = open.prepare_cached(word).and_then(|mut word| word.execute(()));
+        if said.is_err() {
+            *connection = None;
+        }
+        said?;
+        Ok(())
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        let connection = self.connection().take();
+        let readers = &self.store.readers;
+        readers.idle().extend(connection);
+        readers.room.add_permits(1);
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        // A connection that cannot even do that is not used again.
+        self.0.say("ROLLBACK").ok();
+    }
+}
+
+impl std::ops::Deref for Snapshot {
+    type Target = View;
+    fn deref(&self) -> &View {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Snapshot {
+    fn deref_mut(&mut self) -> &mut View {
+        &mut self.0
     }
 }
 

@@ -66,8 +66,13 @@ impl Recent {
     /// Takes down what became true of a thread that stood so before.
     pub fn put(&self, before: Option<ThreadSnapshot>, batch: Batch, committed: Committed) {
         let key = (batch.tenant.clone(), batch.thread.clone());
-        if let Some(snapshot) = after(before, batch, committed) {
-            let bytes = weight(&snapshot);
+        if let Some(mut snapshot) = after(before, batch, committed) {
+            let mut bytes = weight(&snapshot);
+            if bytes > THREAD_BYTES_MAX {
+                // Without its values it may do; they are read when somebody needs them.
+                snapshot.values.clear();
+                bytes = weight(&snapshot);
+            }
             if bytes <= THREAD_BYTES_MAX {
                 self.kept().put(key, snapshot, bytes);
             }

@@ -58,7 +58,7 @@ impl Store {
     /// All runs of a thread, the earliest first.
     pub async fn runs(&self, tenant: &TenantId, thread: &ThreadId) -> Result<Vec<RunRow>, StoreError> {
         let sql = sql(OF_THREAD).bind(tenant.as_str()).bind(thread.as_str());
-        self.view().await?.list("runs", sql, read).await
+        self.view().await?.scan("runs", sql, read).await
     }
 }
 

@@ -94,20 +94,20 @@ impl Store {
     /// Counted when it is asked for: its cost grows with what the tenant has.
     pub async fn usage(&self, tenant: &TenantId) -> Result<UsageRow, StoreError> {
         let sql = sql(USAGE).bind(tenant.as_str());
-        let found = self.view().await?.find("tenants", sql, read_usage).await?;
+        let found = self.view().await?.scan("tenants", sql, read_usage).await?.pop();
         Ok(found.unwrap_or_default())
     }
 
     /// How many threads a tenant has, those included that did not run yet.
     pub async fn named_thread_count(&self, tenant: &TenantId) -> Result<u64, StoreError> {
         let sql = sql(NAMED).bind(tenant.as_str());
-        Ok(self.view().await?.find("tenants", sql, |row| row.int("n")).await?.unwrap_or(0))
+        Ok(self.view().await?.scan("tenants", sql, |row| row.int("n")).await?.pop().unwrap_or(0))
     }
 
     /// How many threads a tenant has that ran.
     pub async fn thread_count(&self, tenant: &TenantId) -> Result<u64, StoreError> {
         let sql = sql(THREADS).bind(tenant.as_str());
-        Ok(self.view().await?.find("threads", sql, |row| row.int("n")).await?.unwrap_or(0))
+        Ok(self.view().await?.scan("threads", sql, |row| row.int("n")).await?.pop().unwrap_or(0))
     }
 }
 

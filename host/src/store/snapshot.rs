@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use sqlx::{Sqlite, Transaction};
 
 use super::codec::BlobId;
 use super::error::StoreError;
 use super::journal::Questions;
-use super::reader::View;
+use super::reader::Snapshot;
 use super::threads::Lease;
 use super::{Store, checkpoints, interrupts, journal, runs, sql, tasks, threads};
 use crate::model::RunStatus;
@@ -85,7 +84,7 @@ impl Store {
     }
 }
 
-impl View<Transaction<'static, Sqlite>> {
+impl Snapshot {
     /// How a thread stands, seen by this reader.
     pub async fn load(
         &mut self,
@@ -123,7 +122,7 @@ impl View<Transaction<'static, Sqlite>> {
 }
 
 struct Tree<'a> {
-    view: &'a mut View<Transaction<'static, Sqlite>>,
+    view: &'a mut Snapshot,
     thread: &'a ThreadId,
     key: i64,
 }

@@ -1,12 +1,9 @@
-//! A statement and its values, whichever client carries it out: readers have sqlx's, which waits elsewhere
-//! and is safe to drop; the writer has SQLite in its own thread, where a statement is a call.
+//! A statement and its values.
 
 use std::sync::Arc;
 
 use rusqlite::ToSql;
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use sqlx::Sqlite;
-use sqlx::sqlite::SqliteArguments;
 
 pub(super) struct Sql {
     pub text: &'static str,
@@ -30,17 +27,6 @@ impl Sql {
     pub fn bind(mut self, value: impl Into<Value>) -> Self {
         self.values.push(value.into());
         self
-    }
-
-    /// As readers send it.
-    pub fn sent(self) -> sqlx::query::Query<'static, Sqlite, SqliteArguments> {
-        self.values.into_iter().fold(sqlx::query(self.text), |query, value| match value {
-            Value::Null => query.bind(None::<i64>),
-            Value::Int(number) => query.bind(number),
-            Value::Text(text) => query.bind(text),
-            Value::Blob(bytes) => query.bind(bytes),
-            Value::Shared(bytes) => query.bind(bytes),
-        })
     }
 }
 

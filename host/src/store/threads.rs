@@ -19,6 +19,7 @@ macro_rules! list {
     () => {
         concat!(
             "SELECT h.name, h.status, h.head, h.run, h.created_at, c.created_at AS updated_at, g.name AS graph, \
+                 r.run IS NOT NULL AS has_run, \
                  (SELECT count(*) FROM interrupts i WHERE i.thread = h.thread AND i.state = 'pending') \
                  AS pending \
              FROM threads h \
@@ -123,14 +124,30 @@ pub(super) fn lease(row: &Columns<'_>) -> Result<LeaseState, StoreError> {
 }
 
 fn read(row: &Columns<'_>) -> Result<ThreadRow, StoreError> {
+    let (head, run): (CheckpointId, RunId) = (row.id("head")?, row.id("run")?);
+    let graph: Option<String> = row.get("graph")?;
+    let updated_at = row.at_or_null("updated_at")?;
     Ok(ThreadRow {
         thread: row.name("name")?,
         status: row.status("status")?,
-        head: row.id("head")?,
-        run: row.id("run")?,
-        graph: row.text("graph")?,
+        head,
+        run,
+        graph: match graph {
+            Some(graph) => graph,
+            None if !row.get::<bool>("has_run")? => {
+                return Err(row.wrong("run", format!("run {run} is not there")));
+            }
+            None => {
+                return Err(StoreError::Corrupt {
+                    file: row.file.to_owned(),
+                    table: "runs",
+                    row: run.to_string(),
+                    what: "its graph is not there".into(),
+                });
+            }
+        },
         created_at: row.at("created_at")?,
-        updated_at: row.at("updated_at")?,
+        updated_at: updated_at.ok_or_else(|| row.wrong("head", format!("checkpoint {head} is not there")))?,
         pending: row.int("pending")?,
     })
 }

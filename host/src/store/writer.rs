@@ -1,8 +1,7 @@
 //! The one writer. SQLite takes one writer at a time, so there is one: a thread that owns the write
 //! connection. What waits for it is committed together, one disk flush for all.
 //!
-//! A thread and not a task: a batch is ten statements of some microseconds each, and to hand each of them to
-//! another thread and wait for it, as sqlx does, costs more than they do.
+//! A thread and not a task: a flush of the disk takes as long as it takes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::batch::Batch;
 use super::delete::Delete;
 use super::error::{CommitError, Failure, StoreError};
-use super::open::Writing;
+use super::open::Connect;
 use super::prune::{Prune, Pruned};
 use super::service::ServiceWrite;
 use super::write::{self, Pen, Stop};
@@ -72,7 +71,7 @@ pub(super) enum Done {
 
 pub(super) struct Writer {
     pub file: Arc<str>,
-    pub writing: Writing,
+    pub connect: Connect,
     pub locked_after_ms: u64,
     pub tally: Arc<Tally>,
     pub expected: Arc<Expected>,
@@ -162,7 +161,7 @@ impl Writer {
     fn connection(&mut self) -> Result<&Connection, Failure> {
         Ok(match &mut self.connection {
             Some(connection) => connection,
-            none => none.insert(self.writing.connect()?),
+            none => none.insert(self.connect.writer()?),
         })
     }
 

@@ -39,8 +39,8 @@ async fn a_full_disk_fails_the_whole_group_and_the_next_goes_on() {
     let options = OpenOptions::default();
     open::open(&path, options).await.unwrap();
     // At 100 pages the disk is full.
-    let writing = Writing::new(&path, options).pragma("max_page_count", 100);
-    let store = Store::start(open::connecting(&path, options), writing, options).unwrap();
+    let writing = Connect::new(&path, options).pragma("max_page_count", 100);
+    let store = Store::start(&path, writing, options).unwrap();
     let graph = store.put_graph(&tenant(), &graph(), Timestamp(1)).await.unwrap();
     let fixture = Fixture { path, store, graph, _folder: folder };
 
