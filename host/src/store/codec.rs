@@ -45,6 +45,8 @@ pub(super) fn int(value: usize) -> i64 {
 pub(super) struct Columns<'r> {
     pub file: &'r str,
     pub table: &'static str,
+    /// Of its columns, in their order.
+    pub names: &'r [String],
     pub row: &'r Row<'r>,
 }
 
@@ -70,13 +72,18 @@ impl<'r> Columns<'r> {
     }
 
     pub fn get<T: FromSql>(&self, column: &'static str) -> Result<T, StoreError> {
-        self.row.get(column).map_err(|e| self.wrong(column, e))
+        self.value(column).and_then(|value| T::column_result(value).map_err(|e| self.wrong(column, e)))
+    }
+
+    fn value(&self, column: &str) -> Result<ValueRef<'_>, StoreError> {
+        let place = self.names.iter().position(|name| name == column);
+        let place = place.ok_or_else(|| self.wrong(column, "the statement has no such column"))?;
+        self.row.get_ref(place).map_err(|e| self.wrong(column, e))
     }
 
     /// Text that nobody needs for longer than the row is there.
     fn text_or_null(&self, column: &'static str) -> Result<Option<&str>, StoreError> {
-        let value = self.row.get_ref(column).map_err(|e| self.wrong(column, e))?;
-        value.as_str_or_null().map_err(|e| self.wrong(column, e))
+        self.value(column)?.as_str_or_null().map_err(|e| self.wrong(column, e))
     }
 
     /// Parses a column, if it holds something.

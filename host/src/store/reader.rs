@@ -4,6 +4,7 @@
 //! microseconds, and to have another thread do it takes ten times as long. What may go over much, as a list
 //! of threads does, lets the runtime's other work go on meanwhile ([`View::scan`]).
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,12 +23,19 @@ pub(super) type Sql = statement::Sql;
 /// How long a reader is waited for where all are at work.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Connections, opened when they are first needed and kept.
+/// Readers, opened when they are first needed and kept.
 pub(super) struct Readers {
     connect: Connect,
     room: Semaphore,
     count: u32,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<Reader>>,
+}
+
+struct Reader {
+    connection: Connection,
+    /// Of each statement that it has read with, by where its text stands: the names of its columns. SQLite
+    /// hands them out one by one, and each row is asked for all of them.
+    columns: HashMap<usize, Arc<[String]>>,
 }
 
 impl Readers {
@@ -44,7 +52,7 @@ impl Readers {
         drop(all);
     }
 
-    async fn acquire(&self) -> Result<(SemaphorePermit<'_>, Connection), Failure> {
+    async fn acquire(&self) -> Result<(SemaphorePermit<'_>, Reader), Failure> {
         let permit = match self.room.try_acquire() {
             Ok(permit) => permit,
             Err(_) => match timeout(WAIT, self.room.acquire()).await {
@@ -54,15 +62,15 @@ impl Readers {
             },
         };
         let idle = self.idle().pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => self.connect.reader()?,
+        let reader = match idle {
+            Some(reader) => reader,
+            None => Reader { connection: self.connect.reader()?, columns: HashMap::new() },
         };
-        Ok((permit, connection))
+        Ok((permit, reader))
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
-        // A list of connections is whole between any two of its calls.
+    fn idle(&self) -> MutexGuard<'_, Vec<Reader>> {
+        // A list of readers is whole between any two of its calls.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,7 +79,7 @@ impl Readers {
 pub(super) struct View {
     /// Gone once something is wrong with it. Never locked: whoever reads has the view to itself, and whoever
     /// only holds it may be on another thread.
-    connection: Mutex<Option<Connection>>,
+    reader: Mutex<Option<Reader>>,
     store: Arc<Inner>,
 }
 
@@ -81,10 +89,10 @@ pub(super) struct Snapshot(View);
 impl Store {
     /// For one statement, which is consistent in itself.
     pub(super) async fn view(&self) -> Result<View, StoreError> {
-        let (permit, connection) = self.inner.readers.acquire().await.map_err(|e| self.inner.error(e))?;
+        let (permit, reader) = self.inner.readers.acquire().await.map_err(|e| self.inner.error(e))?;
         // It is given back when the view is dropped.
         permit.forget();
-        Ok(View { connection: Mutex::new(Some(connection)), store: self.inner.clone() })
+        Ok(View { reader: Mutex::new(Some(reader)), store: self.inner.clone() })
     }
 
     /// For several statements: all see the database as it is at the first.
@@ -147,27 +155,31 @@ impl View {
         let failed = |error: Failure| store.error(error);
         store.tally.statement();
         faults::operation().map_err(failed)?;
-        let connection = self.connection().as_ref().ok_or_else(|| failed(Failure::closed()))?;
-        let mut statement = connection.prepare_cached(sql.text).map_err(|e| failed(e.into()))?;
+        let reader = self.reader().as_mut().ok_or_else(|| failed(Failure::closed()))?;
+        let mut statement = reader.connection.prepare_cached(sql.text).map_err(|e| failed(e.into()))?;
+        let names = reader.columns.entry(sql.text.as_ptr() as usize);
+        let names = names
+            .or_insert_with(|| statement.column_names().into_iter().map(str::to_owned).collect())
+            .clone();
         let mut rows = statement.query(params_from_iter(&sql.values)).map_err(|e| failed(e.into()))?;
         let mut all = Vec::new();
         while all.len() < rows_max {
             let Some(row) = rows.next().map_err(|e| failed(e.into()))? else { break };
-            all.push(read(&Columns { file: &store.file, table, row })?);
+            all.push(read(&Columns { file: &store.file, table, names: &names, row })?);
         }
         Ok(all)
     }
 
-    fn connection(&mut self) -> &mut Option<Connection> {
-        self.connection.get_mut().unwrap_or_else(PoisonError::into_inner)
+    fn reader(&mut self) -> &mut Option<Reader> {
+        self.reader.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn say(&mut self, word: &str) -> Result<(), Failure> {
-        let connection = self.connection();
-        let Some(open) = connection else { return Err(Failure::closed()) };
-        let said = open.prepare_cached(word).and_then(|mut word| word.execute(()));
+        let reader = self.reader();
+        let Some(Reader { connection, .. }) = reader else { return Err(Failure::closed()) };
+        let said = connection.prepare_cached(word).and_then(|mut word| word.execute(()));
         if said.is_err() {
-            *connection = None;
+            *reader = None;
         }
         said?;
         Ok(())
@@ -176,9 +188,9 @@ impl View {
 
 impl Drop for View {
     fn drop(&mut self) {
-        let connection = self.connection().take();
+        let reader = self.reader().take();
         let readers = &self.store.readers;
-        readers.idle().extend(connection);
+        readers.idle().extend(reader);
         readers.room.add_permits(1);
     }
 }
