@@ -37,7 +37,7 @@ pub fn examples(schema: Option<&Value>) -> Vec<String> {
     let check = small.and_then(|schema| AnswerSchema::compile(&schema).ok());
     let mut examples = Vec::new();
     if let Some(check) = check {
-        for way in ways(schema).iter().take(WAYS_MAX) {
+        for way in &ways(schema, WAYS_MAX) {
             let fits = Example { values_left: VALUES_MAX, marks: false }.of(way, 0);
             let text = open(&Example { values_left: VALUES_MAX, marks: true }.of(way, 0).to_string());
             if text.len() <= EXAMPLE_BYTES_MAX && check.check(&fits).is_ok() {
@@ -68,26 +68,29 @@ fn open(text: &str) -> String {
     opened
 }
 
-/// The schema once for each of its alternatives; and where there are few values to choose from, once for each.
-fn ways(schema: &Value) -> Vec<Value> {
+/// The schema once for each of its alternatives; and where there are at most `most` values to choose from, once for
+/// each.
+pub fn ways(schema: &Value, most: usize) -> Vec<Value> {
     let alternatives = ["oneOf", "anyOf"].iter().find_map(|key| schema.get(key)?.as_array());
     let ways: Vec<Value> = match alternatives {
         None => vec![schema.clone()],
         Some(alternatives) => alternatives.iter().map(|way| both(schema, way)).collect(),
     };
-    let each: Vec<Value> = ways.iter().flat_map(choices).collect();
-    if each.len() <= WAYS_MAX { each } else { ways }
+    let each: Vec<Value> = ways.iter().flat_map(|way| choices(way, most)).collect();
+    let mut ways = if each.len() <= most { each } else { ways };
+    ways.truncate(most);
+    ways
 }
 
 /// A schema once for each value, where it or the first member that it requires has few of them.
-fn choices(schema: &Value) -> Vec<Value> {
+fn choices(schema: &Value, most: usize) -> Vec<Value> {
     let fixed = |value: &Value| serde_json::json!({ "const": value });
-    if let Some(values) = few(schema) {
+    if let Some(values) = few(schema, most) {
         return values.iter().map(fixed).collect();
     }
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
     let chosen = required.filter_map(Value::as_str).find_map(|name| {
-        let values = few(schema.get("properties")?.get(name)?)?;
+        let values = few(schema.get("properties")?.get(name)?, most)?;
         Some((name.to_owned(), values))
     });
     match chosen {
@@ -99,12 +102,12 @@ fn choices(schema: &Value) -> Vec<Value> {
     }
 }
 
-fn few(schema: &Value) -> Option<Vec<Value>> {
+fn few(schema: &Value, most: usize) -> Option<Vec<Value>> {
     if schema.get("const").is_some() || schema.get("default").is_some() {
         return None;
     }
     match schema.get("enum").and_then(Value::as_array) {
-        Some(values) => (2..=WAYS_MAX).contains(&values.len()).then(|| values.clone()),
+        Some(values) => (2..=most).contains(&values.len()).then(|| values.clone()),
         None => (schema.get("type") == Some(&"boolean".into())).then(|| vec![true.into(), false.into()]),
     }
 }
