@@ -302,7 +302,9 @@ pub(crate) fn perform(name: &str, key: &str, input: &str) -> Result<String, effe
         }
         let before = play.effects.iter().find(|done| done.name == name && done.idempotency_key == key);
         let done = match before {
-            Some(before) if before.input != call.input => Err(EffectError::KeyConflict),
+            Some(before) if before.input != call.input => {
+                Err(EffectError::KeyConflict { effect: name.into(), key: key.into() })
+            }
             before => {
                 let outcome = play.script.outcomes.get(name).cloned().unwrap_or_else(|| {
                     panic!("the script has no outcome for the effect `{name}`: add .effect(\"{name}\", …)")
@@ -319,7 +321,7 @@ pub(crate) fn perform(name: &str, key: &str, input: &str) -> Result<String, effe
     done.map(|outcome| outcome.to_string()).map_err(|error| match error {
         EffectError::Denied(why) => effects::EffectError::Denied(why),
         EffectError::Invalid(why) => effects::EffectError::Invalid(why),
-        EffectError::KeyConflict => effects::EffectError::KeyConflict,
+        EffectError::KeyConflict { .. } => effects::EffectError::KeyConflict,
         EffectError::Failed(what) => effects::EffectError::Failed(what.to_string()),
         EffectError::InDoubt(why) => effects::EffectError::InDoubt(why),
         // It comes from the node's own type, and the host knows nothing of it.
@@ -451,7 +453,9 @@ mod tests {
             let first = effect::<u32>("refund", "k", &1);
             [first, effect("refund", "k", &1), effect("refund", "k", &2)]
         });
-        assert_eq!(ran.returned.unwrap(), [Ok(1), Ok(1), Err(EffectError::KeyConflict)]);
+        let conflict = EffectError::KeyConflict { effect: "refund".into(), key: "k".into() };
+        assert!(conflict.to_string().starts_with(r#"the idempotency key "k" of the effect "refund" was"#));
+        assert_eq!(ran.returned.unwrap(), [Ok(1), Ok(1), Err(conflict)]);
         assert_eq!(ran.effects.len(), 1);
     }
 

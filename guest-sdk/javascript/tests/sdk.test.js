@@ -81,7 +81,7 @@ test("an effect that fails is thrown with what is known", () => {
     );
   }
   const twice = () => [effect("e", "k", 1), effect("e", "k", 2)];
-  assert.throws(() => new Script({ effects: { e: 1 } }).run(twice, {}), (thrown) => thrown.kind === "key-conflict");
+  assert.throws(() => new Script({ effects: { e: 1 } }).run(twice, {}), (thrown) => thrown.kind === "key-conflict" && /^the idempotency key ".+" of the effect "e" was used before/.test(thrown.message));
 });
 
 test("an answer that the schema does not take fails the test", () => {

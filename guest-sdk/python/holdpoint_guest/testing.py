@@ -180,7 +180,7 @@ class Script:
         before = [done for done in self._ran.effects if done[:2] == (name, key)]
         done: str | Undone
         if before and before[0][2] != value:
-            done = Undone("key-conflict", "the idempotency key was used before with another input")
+            done = Undone("key-conflict", "")
         else:
             if name not in self._effects:
                 raise AssertionError(f"the script has no outcome for the effect {name!r}: add it to effects={{...}}")

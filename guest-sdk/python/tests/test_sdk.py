@@ -119,6 +119,7 @@ class Playing(unittest.TestCase):
         with self.assertRaises(EffectError) as caught:
             Script(effects={"e": 1}).run(twice, None)
         self.assertEqual(caught.exception.kind, "key-conflict")
+        self.assertRegex(str(caught.exception), "^the idempotency key '.+' of the effect '.+' was used before")
 
     def test_an_answer_of_another_type_fails_the_node(self):
         with self.assertRaisesRegex(Fail, "the answer is not what the node expects: 'yes' is not true or false"):

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Shell;
+use crate::model::sample;
 use crate::model::schema::AnswerSchema;
 use crate::model::{Json, PendingInterrupt, ThreadId};
 
@@ -34,13 +35,19 @@ pub fn examples(schema: Option<&Value>) -> Vec<String> {
         return vec![ANYTHING.to_owned()];
     };
     let small = Json::from_value(schema).ok().filter(|text| text.as_str().len() <= SCHEMA_BYTES_MAX);
-    let check = small.and_then(|schema| AnswerSchema::compile(&schema).ok());
+    let check = small.as_ref().and_then(|schema| AnswerSchema::compile(schema).ok());
+    let loose = small.and_then(|schema| {
+        AnswerSchema::compile(&Json::from_value(&patternless(&schema.value())).ok()?).ok()
+    });
     let mut examples = Vec::new();
     if let Some(check) = check {
         for way in &ways(schema, WAYS_MAX) {
             let fits = Example { values_left: VALUES_MAX, marks: false }.of(way, 0);
             let text = open(&Example { values_left: VALUES_MAX, marks: true }.of(way, 0).to_string());
-            if text.len() <= EXAMPLE_BYTES_MAX && check.check(&fits).is_ok() {
+            // What must match a pattern is for a person to fill in, and can't be made up.
+            let is_open =
+                || text.contains('<') && loose.as_ref().is_some_and(|loose| loose.check(&fits).is_ok());
+            if text.len() <= EXAMPLE_BYTES_MAX && (check.check(&fits).is_ok() || is_open()) {
                 examples.push(text);
             }
         }
@@ -50,6 +57,18 @@ pub fn examples(schema: Option<&Value>) -> Vec<String> {
         examples.push(ANYTHING.to_owned());
     }
     examples
+}
+
+fn patternless(schema: &Value) -> Value {
+    match schema {
+        Value::Object(parts) => parts
+            .iter()
+            .filter(|(key, value)| *key != "pattern" || !value.is_string())
+            .map(|(key, value)| (key.clone(), patternless(value)))
+            .collect(),
+        Value::Array(all) => all.iter().map(patternless).collect(),
+        other => other.clone(),
+    }
 }
 
 const ANYTHING: &str = "<JSON>";
@@ -189,7 +208,8 @@ impl Example {
             }
             "boolean" => self.filled("true or false", true.into()),
             "number" | "integer" => {
-                self.filled(kind, parts.get("minimum").cloned().unwrap_or_else(|| 0.into()))
+                let fits = sample::number_of(kind, parts);
+                self.filled(kind, fits.unwrap_or_else(|| 0.into()))
             }
             "null" => Value::Null,
             _ => {
@@ -238,7 +258,9 @@ mod tests {
             json!({ "type": "object", "required": ["approved"], "properties": { "approved": { "type": "boolean" } } }),
             &[r#"{"approved":true}"#, r#"{"approved":false}"#],
         );
-        check(json!({ "type": "string", "pattern": "^[0-9]+$" }), &[ANYTHING]);
+        check(json!({ "type": "string", "pattern": "^[0-9]+$" }), &["<string>"]);
+        check(json!({ "type": "number", "exclusiveMinimum": 0, "multipleOf": 0.5 }), &["<number>"]);
+        check(json!({ "type": "integer", "$ref": "#" }), &[ANYTHING]);
         check(json!({ "$ref": "#/$defs/a", "$defs": { "a": { "type": "integer" } } }), &[ANYTHING]);
     }
 
