@@ -27,7 +27,12 @@ pub enum EffectError {
     /// The host cannot make sense of the call: an unknown name, an input it cannot send.
     Invalid(String),
     /// The key was used before with another input. Choose keys by what the effect is for.
-    KeyConflict,
+    KeyConflict {
+        /// The node's own name for it.
+        effect: String,
+        /// The key that was used before.
+        key: String,
+    },
     /// It was done, or tried, and ended in an error; the value is what is known of it.
     Failed(Value),
     /// Nobody can say whether it was done.
@@ -46,8 +51,11 @@ impl fmt::Display for EffectError {
         match self {
             Self::Denied(why) => write!(out, "the effect was denied: {why}"),
             Self::Invalid(why) => write!(out, "the effect call is invalid: {why}"),
-            Self::KeyConflict => {
-                write!(out, "the idempotency key was used before with another input")
+            Self::KeyConflict { effect, key } => {
+                write!(
+                    out,
+                    "the idempotency key {key:?} of the effect {effect:?} was used before with another input"
+                )
             }
             Self::Failed(what) => write!(out, "the effect failed: {what}"),
             Self::InDoubt(why) => write!(out, "it is not known whether the effect was done: {why}"),
@@ -66,7 +74,7 @@ impl From<EffectError> for NodeError {
         let kind = match &error {
             EffectError::Denied(_) => "denied",
             EffectError::Invalid(_) => "invalid",
-            EffectError::KeyConflict => "key-conflict",
+            EffectError::KeyConflict { .. } => "key-conflict",
             EffectError::Failed(_) => "failed",
             EffectError::InDoubt(_) => "in-doubt",
             EffectError::Unreadable { .. } => "unreadable",
@@ -105,17 +113,18 @@ pub fn effect<T: DeserializeOwned>(
 ) -> Result<T, EffectError> {
     let input = json::to_text(input)
         .map_err(|why| EffectError::Invalid(format!("the input cannot be written as JSON: {why}")))?;
-    let outcome = host::perform(name, idempotency_key, &input).map_err(EffectError::from_wit)?;
+    let outcome = host::perform(name, idempotency_key, &input)
+        .map_err(|error| EffectError::from_wit(error, name, idempotency_key))?;
     let outcome = value_of(&outcome);
     json::from_value(&outcome).map_err(|why| EffectError::Unreadable { message: why.to_string(), outcome })
 }
 
 impl EffectError {
-    fn from_wit(error: wit::EffectError) -> Self {
+    fn from_wit(error: wit::EffectError, effect: &str, key: &str) -> Self {
         match error {
             wit::EffectError::Denied(why) => Self::Denied(why),
             wit::EffectError::Invalid(why) => Self::Invalid(why),
-            wit::EffectError::KeyConflict => Self::KeyConflict,
+            wit::EffectError::KeyConflict => Self::KeyConflict { effect: effect.into(), key: key.into() },
             wit::EffectError::Failed(what) => Self::Failed(value_of(&what)),
             wit::EffectError::InDoubt(why) => Self::InDoubt(why),
         }

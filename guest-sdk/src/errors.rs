@@ -103,7 +103,7 @@ mod tests {
         let errors = [
             EffectError::Denied("no".into()),
             EffectError::Invalid("no".into()),
-            EffectError::KeyConflict,
+            EffectError::KeyConflict { effect: "refund".into(), key: "k".into() },
             EffectError::Failed(Value::from(5)),
             EffectError::InDoubt("no".into()),
             EffectError::Unreadable { message: "no".into(), outcome: Value::from(5) },

@@ -1,5 +1,9 @@
 //! The host's functions, wherever the node runs: in a component, or in a test that plays the host.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::time::SystemTime;
+
 use crate::bindings::holdpoint::node::{effects, interrupts, log, steering};
 
 #[cfg(target_family = "wasm")]
@@ -11,6 +15,15 @@ mod there {
         log::write,
         steering::instructions,
     };
+
+    /// The host answers where std asks.
+    pub fn now() -> Option<std::time::SystemTime> {
+        None
+    }
+
+    pub fn random() -> Option<u64> {
+        None
+    }
 }
 
 #[cfg(not(target_family = "wasm"))]
@@ -38,4 +51,13 @@ pub fn write(level: log::Level, message: &str) {
 
 pub fn emit(event: &str) {
     there::emit(event);
+}
+
+pub fn now() -> SystemTime {
+    there::now().unwrap_or_else(SystemTime::now)
+}
+
+pub fn random() -> u64 {
+    // Each one has keys of its own.
+    there::random().unwrap_or_else(|| RandomState::new().hash_one(()))
 }

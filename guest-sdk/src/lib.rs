@@ -116,18 +116,20 @@
 //!
 //! | mistake | what comes of it | what `verify` says | instead |
 //! |---|---|---|---|
-//! | an idempotency key from the time, a random number, a counter | the same in each attempt, and another when the node is activated again: done twice | it replays: `verify` looks at one activation | what the effect is *for*, see below |
-//! | a random number as a secret | it is seeded from the task: whoever knows the seed knows it | it replays | an effect that makes it |
-//! | a `static` carries something from before a question to after it | it is gone: a fresh instance runs from the beginning | it replays, and the outcome is as if it had never been set | compute it again, or write it to a channel |
-//! | `Drop` or `catch_unwind` cleans up around a question | on the pass that asks neither runs | it replays, and what they log is not there | have nothing to clean up |
-//! | slow work before a question | it is done again after each answer | its line `fuel`, of one attempt | a node of its own before this one |
-//! | a question without a schema | an answer of the wrong type reaches the node, and has been given | it answers `true`, for want of anything better, and the outcome is that failure | [`Question::schema`]: such an answer is refused, and can be given again |
+//! | an idempotency key from the time or a random number | the same in each attempt, and another when the node is activated again: done twice | `replays`, and `the key of call 0 comes from the clock or a random number` | what the effect is *for*, see below |
+//! | an idempotency key from a counter | a `static` begins anew in each instance: when the node is activated again it is the same key, and what was done the first time counts as this time's, too | `replays` | as above |
+//! | a random number as a secret | it is seeded from the task: whoever knows the seed knows it | `replays` | an effect that makes it |
+//! | a `static` carries something from before a question to after it | it is gone: a fresh instance runs from the beginning | `replays`, and the outcome is as if it had never been set | compute it again, or write it to a channel |
+//! | `Drop` or `catch_unwind` cleans up around a question | on the pass that asks neither runs; on the last one `Drop` does, as if nothing had been in between | `replays`; what it shows as printed is of the last pass | have nothing to clean up |
+//! | slow work before a question | it is done again after each answer, and counts against the fuel of each attempt | `replays`, with `fuel` of one attempt | a node of its own before this one |
+//! | a question without a schema | an answer of the wrong type reaches the node, and has been given | `answered, for want of anything better: true`, and then mostly `replays, and fails`, with exit status 5 | [`Question::schema`]: such an answer is refused, and can be given again |
 //! | a new version, and threads that wait | they stay with the component that asked | each version replays by itself | `holdpoint upgrade`, which replays what is on record under the new one |
 //!
 //! `holdpoint verify target/components/refund.wasm --input '{"amount": 250}'` proves it of a node and an
 //! input, without a database: the node is replayed at every prefix of its calls, and what differs is shown.
-//! It proves nothing of a way that this input does not lead; a node that fails before its first call is
-//! said not to be verified, with exit status 5.
+//! Where a schema names a few answers, each is given, so that each way is gone. It proves nothing of a way that this
+//! input does not lead; a node that fails on every way, or before its first call, is said not to be verified, with exit
+//! status 5.
 //!
 //! # Idempotency keys
 //!
@@ -165,9 +167,10 @@
 //! # Tests
 //!
 //! The function stays an ordinary function, and `cargo test` runs it on your own machine, without a
-//! component. Where it gets to a host call, a [`testing::Script`] plays the host: it answers, does effects,
-//! runs the node again from its beginning after each answer, and fails the test where the second pass differs
-//! from the first.
+//! component. Where it gets to a host call, a [`testing::Script`] plays the host: it answers (what the question's schema
+//! takes, as far as its common words say), does effects, runs the node again from its beginning after each answer, and
+//! fails the test where the second pass differs from the first. [`time::now`] and [`random::number`] are the script's, too;
+//! `SystemTime::now` and other sources of random numbers are your machine's there, and the host's in a component.
 //!
 //! ```
 //! use holdpoint_guest::{prelude::*, testing::Script};
@@ -195,6 +198,8 @@
 pub mod bindings;
 mod host;
 
+#[cfg(not(target_family = "wasm"))]
+mod answer_schema;
 mod approval;
 mod context;
 mod effects;
@@ -205,9 +210,11 @@ mod json;
 pub mod log;
 mod node;
 mod outcome;
+pub mod random;
 pub mod steering;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
+pub mod time;
 
 pub use approval::{Action, Approval, Decision, approve};
 pub use context::Context;
@@ -234,7 +241,7 @@ pub mod prelude {
 
     pub use crate::{
         Action, Approval, Context, Decision, EffectError, Fail, NodeError, Outcome, Question, Retry, approve,
-        effect, events, interrupt, interrupt_all, log, node, steering,
+        effect, events, interrupt, interrupt_all, log, node, random, steering, time,
     };
 }
 

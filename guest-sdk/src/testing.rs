@@ -2,20 +2,31 @@
 //!
 //! [`Script::run`] calls the node as the host would: from its beginning, and once more after each answer. What
 //! the node did before the question must happen again in the same way; where it does not, the test fails and
-//! says which call it was. A schema is not checked here: answer as a person would whose answer was taken.
+//! says which call it was.
+//!
+//! An answer is held against its question's schema, and one that it does not take fails the test. Known are `type`,
+//! `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, the bounds of numbers,
+//! texts and lists, `allOf`, `anyOf`, `oneOf`, `not`, and `$ref` into the schema itself. `pattern`, `format`, `if` and
+//! the rest are **not** checked here, but by the host.
+//!
+//! The clock ([`time::now`](crate::time::now)) begins on 1 January 2026, moves on by a microsecond each time that it is
+//! read and by an hour with each answer; random numbers ([`random::number`](crate::random::number)) are the same in each
+//! pass. So it is in a component with `SystemTime::now` and with every source of random numbers, which a test cannot take
+//! over.
 
 use std::{
     any::Any,
     cell::RefCell,
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    time::{Duration, SystemTime},
 };
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    EffectError,
+    EffectError, answer_schema,
     bindings::holdpoint::node::{effects, interrupts, log, steering},
     log::Level,
 };
@@ -100,12 +111,12 @@ impl Script {
     ///
     /// # Panics
     ///
-    /// Where the node does, where a second pass differs from the first, and where the script has no outcome
-    /// for an effect.
+    /// Where the node does, where a second pass differs from the first, where the script has no outcome for an
+    /// effect, or an answer that the question's schema does not take.
     pub fn run<T>(&self, node: impl Fn() -> T) -> Ran<T> {
         let mut play = Play { script: self.clone(), ..Play::default() };
         loop {
-            play.at = 0;
+            (play.at, play.ticks, play.got, play.drawn) = (0, 0, 0, 0);
             PLAY.with(|place| {
                 assert!(place.borrow().is_none(), "a script runs one node, not one inside of another");
                 *place.borrow_mut() = Some(std::mem::take(&mut play));
@@ -151,6 +162,10 @@ struct Play {
     journal: Vec<(Call, Option<Reply>)>,
     at: usize,
     answered: usize,
+    /// In this pass: how often the clock was read, how many answers it has got, how many random numbers.
+    ticks: u32,
+    got: u32,
+    drawn: u64,
     questions: Vec<Asked>,
     effects: Vec<Performed>,
     logs: Vec<(Level, String)>,
@@ -182,7 +197,8 @@ impl Play {
         };
         assert!(
             expected == call,
-            "the node diverged: host call {index} was {expected:?} on the first pass, and is {call:?} now"
+            "the node diverged: host call {index} was {expected:?} on the first pass, and is {call:?} now (if that \
+             comes of the clock or of a random number: those of the script are time::now and random::number)"
         );
         Some(reply.clone())
     }
@@ -198,6 +214,14 @@ impl Play {
         let Some((Call::Interrupt(asked), None)) = self.journal.last() else { return false };
         let until = self.answered + asked.len();
         let Some(answers) = self.script.answers.get(self.answered..until) else { return false };
+        for (n, (answer, asked)) in answers.iter().zip(asked).enumerate() {
+            let Some(why) = asked.schema.as_ref().and_then(|schema| answer_schema::mismatch(schema, answer))
+            else {
+                continue;
+            };
+            let (order, payload) = (self.answered + n, &asked.payload);
+            panic!("answer {order} of the script is not one that its question takes, {payload}: {why}");
+        }
         let answers = answers.to_vec();
         self.answered = until;
         self.settle(Reply::Answers(answers));
@@ -254,7 +278,10 @@ pub(crate) fn interrupt_all(questions: &[interrupts::Question]) -> Vec<String> {
     }
     let questions: Vec<Asked> = questions.iter().map(asked).collect();
     let answers = play(|play| match play.recall(&Call::Interrupt(questions.clone())) {
-        Some(Some(Reply::Answers(answers))) => Some(answers),
+        Some(Some(Reply::Answers(answers))) => {
+            play.got += 1;
+            Some(answers)
+        }
         Some(_) => None,
         None => {
             play.questions.extend(questions);
@@ -275,7 +302,9 @@ pub(crate) fn perform(name: &str, key: &str, input: &str) -> Result<String, effe
         }
         let before = play.effects.iter().find(|done| done.name == name && done.idempotency_key == key);
         let done = match before {
-            Some(before) if before.input != call.input => Err(EffectError::KeyConflict),
+            Some(before) if before.input != call.input => {
+                Err(EffectError::KeyConflict { effect: name.into(), key: key.into() })
+            }
             before => {
                 let outcome = play.script.outcomes.get(name).cloned().unwrap_or_else(|| {
                     panic!("the script has no outcome for the effect `{name}`: add .effect(\"{name}\", …)")
@@ -292,7 +321,7 @@ pub(crate) fn perform(name: &str, key: &str, input: &str) -> Result<String, effe
     done.map(|outcome| outcome.to_string()).map_err(|error| match error {
         EffectError::Denied(why) => effects::EffectError::Denied(why),
         EffectError::Invalid(why) => effects::EffectError::Invalid(why),
-        EffectError::KeyConflict => effects::EffectError::KeyConflict,
+        EffectError::KeyConflict { .. } => effects::EffectError::KeyConflict,
         EffectError::Failed(what) => effects::EffectError::Failed(what.to_string()),
         EffectError::InDoubt(why) => effects::EffectError::InDoubt(why),
         // It comes from the node's own type, and the host knows nothing of it.
@@ -315,6 +344,33 @@ pub(crate) fn instructions() -> Vec<steering::Instruction> {
             .collect();
         play.settle(Reply::Steering(given.clone()));
         given
+    })
+}
+
+/// 1 January 2026.
+const START: Duration = Duration::from_secs(1_767_225_600);
+const ANSWER: Duration = Duration::from_secs(3600);
+
+/// `None`: no script plays.
+pub(crate) fn now() -> Option<SystemTime> {
+    PLAY.with(|place| {
+        let mut place = place.borrow_mut();
+        let play = place.as_mut()?;
+        play.ticks += 1;
+        Some(SystemTime::UNIX_EPOCH + START + ANSWER * play.got + Duration::from_micros(play.ticks.into()))
+    })
+}
+
+pub(crate) fn random() -> Option<u64> {
+    PLAY.with(|place| {
+        let mut place = place.borrow_mut();
+        let play = place.as_mut()?;
+        play.drawn += 1;
+        // The finish of splitmix64.
+        let mut number = play.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Some(number ^ (number >> 31))
     })
 }
 
@@ -348,7 +404,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{NodeError, effect, events, interrupt, interrupt_all, log, steering};
+    use crate::{
+        Fail, NodeError, Question, effect, events, interrupt, interrupt_all, log, random, steering, time,
+    };
 
     fn node() -> Result<Value, NodeError> {
         log::info!("begins");
@@ -395,7 +453,9 @@ mod tests {
             let first = effect::<u32>("refund", "k", &1);
             [first, effect("refund", "k", &1), effect("refund", "k", &2)]
         });
-        assert_eq!(ran.returned.unwrap(), [Ok(1), Ok(1), Err(EffectError::KeyConflict)]);
+        let conflict = EffectError::KeyConflict { effect: "refund".into(), key: "k".into() };
+        assert!(conflict.to_string().starts_with(r#"the idempotency key "k" of the effect "refund" was"#));
+        assert_eq!(ran.returned.unwrap(), [Ok(1), Ok(1), Err(conflict)]);
         assert_eq!(ran.effects.len(), 1);
     }
 
@@ -407,6 +467,34 @@ mod tests {
             passes.set(passes.get() + 1);
             interrupt::<Value>(passes.get())
         });
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "answer 1 of the script is not one that its question takes, \"Why?\": at /reason: \
+                               expected string, and it is 7"
+    )]
+    fn an_answer_that_the_schema_does_not_take_fails_the_test() {
+        let why = json!({ "properties": { "reason": { "type": "string" } } });
+        Script::new().answer(true).answer(json!({ "reason": 7 })).run(|| {
+            interrupt::<bool>(Question::new("Refund?").schema(json!({ "type": "boolean" })))?;
+            interrupt::<Value>(Question::new("Why?").schema(&why))
+        });
+    }
+
+    #[test]
+    fn the_clock_and_random_numbers_are_the_same_in_each_pass() {
+        let ran = Script::new().answer(true).run(|| {
+            let before = (time::now(), random::number(), random::number());
+            let _: bool = interrupt(json!({ "at": before.0, "code": before.1 }))?;
+            let since = time::now().duration_since(before.0).map_err(Fail)?;
+            Ok::<_, NodeError>((before, since))
+        });
+        let (before, since) = ran.returned.unwrap().unwrap();
+        assert_eq!(since, ANSWER + Duration::from_micros(1));
+        assert!(before.1 != before.2 && before.0 > SystemTime::UNIX_EPOCH + START);
+        // Without a script they are the machine's.
+        assert!(time::now() > before.0 && random::number() != random::number());
     }
 
     #[test]

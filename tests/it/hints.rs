@@ -136,7 +136,13 @@ fn a_node_that_fails_at_once_is_not_said_to_be_verified() {
     assert_eq!((code, found["unverified"].as_array().unwrap().len()), (5, 1), "{found}");
     let asks = input(json!([{ "ask_all": [1, 2] }, { "fail": "no" }]));
     let (said, code) = read(dir.path(), &["verify", &script, "--input", &asks, "--answers", "[7, 8]"]);
-    assert!(code == 0 && said.contains("asks (order 0) 1") && said.contains("asks (order 1) 2"), "{said}");
+    assert!(
+        code == 5
+            && said.contains("replays, and fails")
+            && said.contains("asks (order 0) 1")
+            && said.contains("asks (order 1) 2"),
+        "{said}"
+    );
 }
 
 #[test]

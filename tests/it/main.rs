@@ -52,6 +52,7 @@ mod offshoots;
 mod conformance;
 mod languages;
 mod trying;
+mod mistakes;
 mod hints;
 mod service;
 mod service_clients;

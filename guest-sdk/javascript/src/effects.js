@@ -47,7 +47,7 @@ export function effect(name, key, input = null) {
     case "invalid":
       throw new EffectError(undone, `the effect call is invalid: ${why}`);
     case "key-conflict":
-      throw new EffectError(undone, "the idempotency key was used before with another input");
+      throw new EffectError(undone, `the idempotency key ${JSON.stringify(key)} of the effect ${JSON.stringify(name)} was used before with another input`);
     case "failed":
       throw new EffectError(undone, `the effect failed: ${why}`, fromText(why));
     default:

@@ -71,8 +71,17 @@ export function failed(error) {
   const isError = error instanceof Error;
   const message = isError ? `${error.name}: ${error.message}` : `thrown: ${String(error)}`;
   const stack = String((isError && error.stack) || "").slice(0, STACK_CHARS_MAX);
-  const known = { exception: isError ? error.name : typeof error, stack: `${message}\n${stack}` };
+  const known = { exception: isError ? error.name : typeof error, stack: `${message}\n${placed(stack)}` };
   return { tag: "fail", val: { message: message.replace(/\s*\n\s*/g, " "), detail: detail(known) } };
+}
+
+/** The stack with the author's files and lines in place of the bundle's, as far as `holdpoint build` left word of them. */
+function placed(stack) {
+  const { files = [], lines = [] } = globalThis.HOLDPOINT_PLACES ?? {};
+  return stack.replace(/\/bundle\.js:(\d+)(:\d+)?/g, (place, line) => {
+    const at = lines[Number(line) - 1];
+    return at ? `${files[at[0]]}:${at[1]}` : place;
+  });
 }
 
 function detail(value) {

@@ -2,11 +2,21 @@
 //
 // `Script.run` calls the node as the host would: from its beginning, and once more after each answer. What the
 // node did before the question must happen again in the same way; where it does not, `Diverged` says which
-// call it was. A schema is not checked here: answer as a person would whose answer was taken.
+// call it was.
+//
+// An answer is held against its question's schema, and one that it does not take fails the test. Known are `type`,
+// `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, the bounds of numbers,
+// texts and lists, `allOf`, `anyOf`, `oneOf`, `not`, and `$ref` into the schema itself. `pattern`, `format`, `if` and
+// the rest are not checked here, but by the host.
+//
+// `Date` and `Math.random` are the script's while it runs: the clock begins on 1 January 2026 and moves on by an hour
+// with each answer, random numbers are the same in each pass. So it is in a component.
 
+import { mismatch } from "./answer-schema.js";
 import { replace } from "./host.js";
 import { fromText, toText } from "./json.js";
 import { EffectError } from "./effects.js";
+import { seed } from "./random.js";
 
 /** The second pass did not do what the first had done. */
 export class Diverged extends Error {}
@@ -35,17 +45,26 @@ export class Script {
     for (;;) {
       const pass = new Pass(journal, ran, this.#effects, this.#steering, answered);
       const before = replace(pass);
+      const leave = pass.world(context.taskId);
       try {
         ran.returned = call(input, context);
       } catch (error) {
         if (!(error instanceof Stop)) throw error;
         const entry = journal.at(-1);
-        const until = answered + entry.count;
+        const until = answered + entry.asked.length;
         if (until > this.#answers.length) return { ...ran, paused: true };
+        this.#answers.slice(answered, until).forEach((answer, n) => {
+          const { payload, answerSchema } = entry.asked[n];
+          if (answerSchema === undefined || answerSchema === null) return;
+          const why = mismatch(fromText(answerSchema), fromText(toText(answer, "an answer")));
+          if (why === undefined) return;
+          throw new Error(`answer ${answered + n} of the script is not one that its question takes, ${payload}: ${why}`);
+        });
         entry.reply = this.#answers.slice(answered, until).map((answer) => toText(answer, "an answer"));
         answered = until;
         continue;
       } finally {
+        leave();
         replace(before);
       }
       if (pass.at !== journal.length) {
@@ -70,19 +89,46 @@ const CONTEXT = Object.freeze({
   arg: null,
 });
 
+const START_MS = 1_767_225_600_000;
+const ANSWER_MS = 3_600_000;
+
 /** One pass of the node through its journal: what the SDK calls. */
 class Pass {
   at = 0;
+  /** How many questions this pass has the answers to. */
+  got = 0;
 
   constructor(journal, ran, outcomes, steering, answered) {
     Object.assign(this, { journal, ran, outcomes, steering, answered });
   }
 
-  #recall(call, count = 0) {
+  /** Puts the clock and random numbers of one pass in place; what it returns puts them back. */
+  world(taskId) {
+    const [RealDate, realRandom] = [globalThis.Date, Math.random];
+    let ticks = 0;
+    const now = () => START_MS + this.got * ANSWER_MS + (ticks += 1);
+    class ScriptDate extends RealDate {
+      constructor(...args) {
+        super(...(args.length === 0 ? [now()] : args));
+      }
+
+      static now() {
+        return now();
+      }
+    }
+    globalThis.Date = ScriptDate;
+    seed(taskId);
+    return () => {
+      globalThis.Date = RealDate;
+      Math.random = realRandom;
+    };
+  }
+
+  #recall(call, asked = []) {
     const index = this.at;
     this.at += 1;
     if (index === this.journal.length) {
-      this.journal.push({ call, count, reply: undefined });
+      this.journal.push({ call, asked, reply: undefined });
       return undefined;
     }
     const entry = this.journal[index];
@@ -103,8 +149,11 @@ class Pass {
   interruptAll(asked) {
     if (asked.length === 0) return [];
     const isNew = this.#isNew;
-    const reply = this.#recall(`interrupt ${toText(asked, "a question")}`, asked.length);
-    if (reply !== undefined) return reply;
+    const reply = this.#recall(`interrupt ${toText(asked, "a question")}`, asked);
+    if (reply !== undefined) {
+      this.got += 1;
+      return reply;
+    }
     if (isNew) {
       this.ran.asked.push(...asked);
       this.ran.questions.push(...asked.map((one) => fromText(one.payload)));

@@ -81,7 +81,54 @@ test("an effect that fails is thrown with what is known", () => {
     );
   }
   const twice = () => [effect("e", "k", 1), effect("e", "k", 2)];
-  assert.throws(() => new Script({ effects: { e: 1 } }).run(twice, {}), (thrown) => thrown.kind === "key-conflict");
+  assert.throws(() => new Script({ effects: { e: 1 } }).run(twice, {}), (thrown) => thrown.kind === "key-conflict" && /^the idempotency key ".+" of the effect "e" was used before/.test(thrown.message));
+});
+
+test("an answer that the schema does not take fails the test", () => {
+  for (const [schema, answer, said] of [
+    [{ type: "boolean" }, "yes", 'at /: expected boolean, and it is "yes"'],
+    [{ required: ["a"] }, {}, "at /: expected an object with `a`, and it is {}"],
+    [{ properties: { a: { items: { maximum: 5 } } } }, { a: [6] }, "at /a/0: expected at most 5, and it is 6"],
+    [{ additionalProperties: false }, { a: 1 }, "at /a: expected nothing, and it is 1"],
+    [{ enum: ["a", 1] }, true, 'at /: expected one of "a", 1, and it is true'],
+    [{ oneOf: [{ const: 1 }, { minLength: 2 }] }, "a", "at least 2 characters"],
+    [{ $defs: { n: { type: "null" } }, $ref: "#/$defs/n" }, 1, "expected null"],
+    [{ $ref: "#", pattern: "^a$" }, "b", undefined],
+    [{ type: "integer", multipleOf: 5 }, 10, undefined],
+  ]) {
+    const run = () => new Script({ answers: [answer] }).run(() => interrupt(new Question("ok?", { schema })), {});
+    if (said === undefined) {
+      assert.deepEqual(run().returned, answer);
+      continue;
+    }
+    assert.throws(run, ({ message }) => {
+      assert.ok(message.startsWith('answer 0 of the script is not one that its question takes, "ok?": at'), message);
+      return message.includes(said);
+    });
+  }
+});
+
+test("clock and random numbers are the same in each pass", () => {
+  const asks = () => {
+    const [began, code] = [Date.now(), Math.random()];
+    interrupt({ at: new Date().toISOString(), code });
+    return { began, took: new Date() - began, code };
+  };
+  const run = () => new Script({ answers: [true] }).run(asks, {}).returned;
+  const { began, took } = run();
+  assert.equal(began, Date.UTC(2026, 0, 1) + 1);
+  assert.equal(took, 3_600_002);
+  assert.deepEqual(run(), run());
+  assert.ok(Date.now() > began && new Date() instanceof Date && Math.random() !== Math.random());
+});
+
+test("a stack is told by the author's files and lines", () => {
+  globalThis.HOLDPOINT_PLACES = { files: ["a.js"], lines: [null, [0, 7]] };
+  const error = new Error("no");
+  error.stack = "at f (/bundle.js:2:9)\n    at /bundle.js:1:1";
+  const { stack } = fromText(failed(error).val.detail);
+  delete globalThis.HOLDPOINT_PLACES;
+  assert.equal(stack, "Error: no\nat f (a.js:7)\n    at /bundle.js:1:1");
 });
 
 test("outside of a component a question says so", () => {

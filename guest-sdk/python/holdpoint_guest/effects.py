@@ -40,7 +40,7 @@ def effect(name: str, idempotency_key: str, input: Any = None, outcome_type: Any
     done = host().perform(name, idempotency_key, text)
     if isinstance(done, Undone):
         known = None if done.known is None else json_text.from_text(done.known)
-        raise EffectError(done.kind, _SENTENCES[done.kind].format(done.message), known)
+        raise EffectError(done.kind, _SENTENCES[done.kind].format(done.message, effect=name, key=idempotency_key), known)
     outcome = json_text.from_text(done)
     try:
         return typed.read(outcome, outcome_type)
@@ -51,7 +51,7 @@ def effect(name: str, idempotency_key: str, input: Any = None, outcome_type: Any
 _SENTENCES = {
     "denied": "the effect was denied: {}",
     "invalid": "the effect call is invalid: {}",
-    "key-conflict": "{}",
+    "key-conflict": "the idempotency key {key!r} of the effect {effect!r} was used before with another input",
     "failed": "the effect failed: {}",
     "in-doubt": "it is not known whether the effect was done: {}",
 }

@@ -67,7 +67,7 @@ else:
             if isinstance(why, effects.EffectError_Invalid):
                 return Undone("invalid", why.value)
             if isinstance(why, effects.EffectError_KeyConflict):
-                return Undone("key-conflict", "the idempotency key was used before with another input")
+                return Undone("key-conflict", "")
             if isinstance(why, effects.EffectError_Failed):
                 return Undone("failed", why.value, why.value)
             return Undone("in-doubt", why.value)

@@ -2,17 +2,37 @@
 
 `Script.run` calls the node as the host would: from its beginning, and once more after each answer. What the
 node did before the question must happen again in the same way; where it does not, `Diverged` says which call
-it was. A schema is not checked here: answer as a person would whose answer was taken.
+it was.
+
+An answer is held against its question's schema, and one that it does not take fails the test. Known are `type`, `enum`,
+`const`, `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, the bounds of numbers, texts and
+lists, `allOf`, `anyOf`, `oneOf`, `not`, and `$ref` into the schema itself. `pattern`, `format`, `if` and the rest are
+not checked here, but by the host.
+
+`time.time`, `time.time_ns`, `time.sleep`, `os.urandom` (and so `uuid4`) and the functions of `random` are the script's
+while it runs: the clock begins on 1 January 2026 and moves on by an hour with each answer, random numbers are the same
+in each pass. So it is in a component, with every clock and every source; here `datetime.now()`, and what was imported
+by `from time import time`, are the machine's.
 """
 
-from collections.abc import Callable
+import contextlib
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
+from . import answer_schema, json_text
 from . import host as _host
-from . import json_text
 from .effects import EffectError
 from .host import Asked, Undone
+
+
+_START_NS = 1_767_225_600_000_000_000
+_ANSWER_NS = 3_600_000_000_000
+_SEED = 17
 
 
 class Diverged(AssertionError):
@@ -64,10 +84,11 @@ class Script:
         """Runs the node's function with these arguments: its input, and its context if it takes one."""
         self._ran, self._journal, self._answered = Ran(), [], 0
         while True:
-            self._at = 0
+            self._at, self._got, self._ticks = 0, 0, 0
             before = _host.replace(self)
             try:
-                self._ran.returned = node(*args)
+                with self._world():
+                    self._ran.returned = node(*args)
             except _Stop:
                 if self._deliver():
                     continue
@@ -93,12 +114,43 @@ class Script:
             raise Diverged(f"host call {index} was {expected} on the first pass, and is {call} now")
         return reply
 
+    @contextlib.contextmanager
+    def _world(self) -> Iterator[None]:
+        """The clock and random numbers of one pass."""
+
+        def now_ns() -> int:
+            self._ticks += 1
+            return _START_NS + self._got * _ANSWER_NS + self._ticks * 1_000
+
+        def sleep(seconds: float) -> None:
+            self._ticks += int(seconds * 1_000_000)
+
+        numbers = random.Random(_SEED)
+        before = random.getstate()
+        random.seed(_SEED)
+        try:
+            with (
+                mock.patch.object(time, "time_ns", now_ns),
+                mock.patch.object(time, "time", lambda: now_ns() / 1e9),
+                mock.patch.object(time, "sleep", sleep),
+                mock.patch.object(os, "urandom", numbers.randbytes),
+            ):
+                yield
+        finally:
+            random.setstate(before)
+
     def _deliver(self) -> bool:
         call = self._journal[-1][0]
         until = self._answered + len(call[1])
         if until > len(self._answers):
             return False
-        self._journal[-1][1] = [self._answers[self._answered : until]]
+        answers = self._answers[self._answered : until]
+        for order, (asked, answer) in enumerate(zip(call[1], answers), self._answered):
+            schema = None if asked.answer_schema is None else json_text.from_text(asked.answer_schema)
+            if schema is not None and (why := answer_schema.mismatch(schema, answer)):
+                what = f"answer {order} of the script is not one that its question takes, {asked.payload}"
+                raise AssertionError(f"{what}: {why}")
+        self._journal[-1][1] = [answers]
         self._answered = until
         return True
 
@@ -117,6 +169,7 @@ class Script:
                 self._ran.asked.extend(asked)
                 self._ran.questions.extend(json_text.from_text(one.payload) for one in asked)
             raise _Stop()
+        self._got += 1
         return [json_text.to_text(answer, "an answer") for answer in reply[0]]
 
     def perform(self, name: str, key: str, input: str) -> str | Undone:
@@ -127,7 +180,7 @@ class Script:
         before = [done for done in self._ran.effects if done[:2] == (name, key)]
         done: str | Undone
         if before and before[0][2] != value:
-            done = Undone("key-conflict", "the idempotency key was used before with another input")
+            done = Undone("key-conflict", "")
         else:
             if name not in self._effects:
                 raise AssertionError(f"the script has no outcome for the effect {name!r}: add it to effects={{...}}")

@@ -1,8 +1,11 @@
 """Tests of the SDK itself: `python3 -m unittest discover -s tests` in this folder."""
 
 import datetime
+import random
 import sys
+import time
 import unittest
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Optional
@@ -116,6 +119,7 @@ class Playing(unittest.TestCase):
         with self.assertRaises(EffectError) as caught:
             Script(effects={"e": 1}).run(twice, None)
         self.assertEqual(caught.exception.kind, "key-conflict")
+        self.assertRegex(str(caught.exception), "^the idempotency key '.+' of the effect '.+' was used before")
 
     def test_an_answer_of_another_type_fails_the_node(self):
         with self.assertRaisesRegex(Fail, "the answer is not what the node expects: 'yes' is not true or false"):
@@ -143,6 +147,43 @@ class Approving(unittest.TestCase):
             [{"action_request": {"action": "refund", "args": {"cents": 1200}}, "description": None,
               "config": {"allow_accept": True, "allow_edit": True, "allow_respond": True, "allow_ignore": True}}],
         )
+
+
+class World(unittest.TestCase):
+    def test_an_answer_that_the_schema_does_not_take_fails_the_test(self):
+        for schema, answer, said in [
+            ({"type": "boolean"}, "yes", "at /: expected boolean, and it is 'yes'"),
+            ({"required": ["a"]}, {}, "at /: expected an object with `a`, and it is {}"),
+            ({"properties": {"a": {"items": {"maximum": 5}}}}, {"a": [6]}, "at /a/0: expected at most 5, and it is 6"),
+            ({"additionalProperties": False}, {"a": 1}, "at /a: expected nothing, and it is 1"),
+            ({"enum": ["a", 1]}, True, "at /: expected one of 'a', 1, and it is True"),
+            ({"oneOf": [{"const": 1}, {"minLength": 2}]}, "a", "at least 2 characters"),
+            ({"$defs": {"n": {"type": "null"}}, "$ref": "#/$defs/n"}, 1, "expected null"),
+            ({"$ref": "#", "pattern": "^a$"}, "b", None),
+            ({"type": "integer", "multipleOf": 5}, 10.0, None),
+        ]:
+            ask = lambda _, schema=schema: interrupt(Question("ok?", schema=schema))
+            script = Script(answers=[answer])
+            if said is None:
+                self.assertEqual(script.run(ask, None).returned, answer)
+                continue
+            with self.assertRaises(AssertionError) as caught:
+                script.run(ask, None)
+            self.assertTrue(str(caught.exception).startswith('answer 0 of the script is not one that its question takes, "ok?": at'))
+            self.assertIn(said, str(caught.exception))
+
+    def test_clock_and_random_numbers_are_the_same_in_each_pass(self):
+        def asks(_):
+            began, code = time.time(), (random.random(), str(uuid.uuid4()))
+            time.sleep(2)
+            interrupt({"at": began, "code": code})
+            return began, time.time() - began, code
+
+        began, took, code = Script(answers=[True]).run(asks, None).returned
+        self.assertAlmostEqual(began, 1_767_225_600, places=3)
+        self.assertAlmostEqual(took, 3602, places=3)
+        self.assertEqual(Script(answers=[True]).run(asks, None).returned[2], code)
+        self.assertGreater(time.time(), began + 3602)
 
 
 class Declaring(unittest.TestCase):

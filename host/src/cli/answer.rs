@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::Shell;
+use crate::model::sample;
 use crate::model::schema::AnswerSchema;
 use crate::model::{Json, PendingInterrupt, ThreadId};
 
@@ -34,13 +35,19 @@ pub fn examples(schema: Option<&Value>) -> Vec<String> {
         return vec![ANYTHING.to_owned()];
     };
     let small = Json::from_value(schema).ok().filter(|text| text.as_str().len() <= SCHEMA_BYTES_MAX);
-    let check = small.and_then(|schema| AnswerSchema::compile(&schema).ok());
+    let check = small.as_ref().and_then(|schema| AnswerSchema::compile(schema).ok());
+    let loose = small.and_then(|schema| {
+        AnswerSchema::compile(&Json::from_value(&patternless(&schema.value())).ok()?).ok()
+    });
     let mut examples = Vec::new();
     if let Some(check) = check {
-        for way in ways(schema).iter().take(WAYS_MAX) {
+        for way in &ways(schema, WAYS_MAX) {
             let fits = Example { values_left: VALUES_MAX, marks: false }.of(way, 0);
             let text = open(&Example { values_left: VALUES_MAX, marks: true }.of(way, 0).to_string());
-            if text.len() <= EXAMPLE_BYTES_MAX && check.check(&fits).is_ok() {
+            // What must match a pattern is for a person to fill in, and can't be made up.
+            let is_open =
+                || text.contains('<') && loose.as_ref().is_some_and(|loose| loose.check(&fits).is_ok());
+            if text.len() <= EXAMPLE_BYTES_MAX && (check.check(&fits).is_ok() || is_open()) {
                 examples.push(text);
             }
         }
@@ -50,6 +57,18 @@ pub fn examples(schema: Option<&Value>) -> Vec<String> {
         examples.push(ANYTHING.to_owned());
     }
     examples
+}
+
+fn patternless(schema: &Value) -> Value {
+    match schema {
+        Value::Object(parts) => parts
+            .iter()
+            .filter(|(key, value)| *key != "pattern" || !value.is_string())
+            .map(|(key, value)| (key.clone(), patternless(value)))
+            .collect(),
+        Value::Array(all) => all.iter().map(patternless).collect(),
+        other => other.clone(),
+    }
 }
 
 const ANYTHING: &str = "<JSON>";
@@ -68,26 +87,29 @@ fn open(text: &str) -> String {
     opened
 }
 
-/// The schema once for each of its alternatives; and where there are few values to choose from, once for each.
-fn ways(schema: &Value) -> Vec<Value> {
+/// The schema once for each of its alternatives; and where there are at most `most` values to choose from, once for
+/// each.
+pub fn ways(schema: &Value, most: usize) -> Vec<Value> {
     let alternatives = ["oneOf", "anyOf"].iter().find_map(|key| schema.get(key)?.as_array());
     let ways: Vec<Value> = match alternatives {
         None => vec![schema.clone()],
         Some(alternatives) => alternatives.iter().map(|way| both(schema, way)).collect(),
     };
-    let each: Vec<Value> = ways.iter().flat_map(choices).collect();
-    if each.len() <= WAYS_MAX { each } else { ways }
+    let each: Vec<Value> = ways.iter().flat_map(|way| choices(way, most)).collect();
+    let mut ways = if each.len() <= most { each } else { ways };
+    ways.truncate(most);
+    ways
 }
 
 /// A schema once for each value, where it or the first member that it requires has few of them.
-fn choices(schema: &Value) -> Vec<Value> {
+fn choices(schema: &Value, most: usize) -> Vec<Value> {
     let fixed = |value: &Value| serde_json::json!({ "const": value });
-    if let Some(values) = few(schema) {
+    if let Some(values) = few(schema, most) {
         return values.iter().map(fixed).collect();
     }
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
     let chosen = required.filter_map(Value::as_str).find_map(|name| {
-        let values = few(schema.get("properties")?.get(name)?)?;
+        let values = few(schema.get("properties")?.get(name)?, most)?;
         Some((name.to_owned(), values))
     });
     match chosen {
@@ -99,12 +121,12 @@ fn choices(schema: &Value) -> Vec<Value> {
     }
 }
 
-fn few(schema: &Value) -> Option<Vec<Value>> {
+fn few(schema: &Value, most: usize) -> Option<Vec<Value>> {
     if schema.get("const").is_some() || schema.get("default").is_some() {
         return None;
     }
     match schema.get("enum").and_then(Value::as_array) {
-        Some(values) => (2..=WAYS_MAX).contains(&values.len()).then(|| values.clone()),
+        Some(values) => (2..=most).contains(&values.len()).then(|| values.clone()),
         None => (schema.get("type") == Some(&"boolean".into())).then(|| vec![true.into(), false.into()]),
     }
 }
@@ -186,7 +208,8 @@ impl Example {
             }
             "boolean" => self.filled("true or false", true.into()),
             "number" | "integer" => {
-                self.filled(kind, parts.get("minimum").cloned().unwrap_or_else(|| 0.into()))
+                let fits = sample::number_of(kind, parts);
+                self.filled(kind, fits.unwrap_or_else(|| 0.into()))
             }
             "null" => Value::Null,
             _ => {
@@ -235,7 +258,9 @@ mod tests {
             json!({ "type": "object", "required": ["approved"], "properties": { "approved": { "type": "boolean" } } }),
             &[r#"{"approved":true}"#, r#"{"approved":false}"#],
         );
-        check(json!({ "type": "string", "pattern": "^[0-9]+$" }), &[ANYTHING]);
+        check(json!({ "type": "string", "pattern": "^[0-9]+$" }), &["<string>"]);
+        check(json!({ "type": "number", "exclusiveMinimum": 0, "multipleOf": 0.5 }), &["<number>"]);
+        check(json!({ "type": "integer", "$ref": "#" }), &[ANYTHING]);
         check(json!({ "$ref": "#/$defs/a", "$defs": { "a": { "type": "integer" } } }), &[ANYTHING]);
     }
 

@@ -72,8 +72,8 @@ fn of_kind(kind: &str, parts: &Map<String, Value>, depth: u32) -> String {
             }
             said
         }
-        "integer" => "a whole number".to_owned() + &range(parts, ("minimum", "maximum"), ""),
-        "number" => "a number".to_owned() + &range(parts, ("minimum", "maximum"), ""),
+        "integer" => "a whole number".to_owned() + &bounds(parts),
+        "number" => "a number".to_owned() + &bounds(parts),
         "array" => {
             let items = parts.get("items").map(|items| format!(", each {}", of(items, depth + 1)));
             let count = range(parts, ("minItems", "maxItems"), " items");
@@ -105,6 +105,22 @@ fn object(parts: &Map<String, Value>, depth: u32) -> String {
     } else {
         format!("an object: {}", listed(all.into_iter(), ", "))
     }
+}
+
+/// Of a number.
+fn bounds(parts: &Map<String, Value>) -> String {
+    let mut said = range(parts, ("minimum", "maximum"), "");
+    for (key, words) in [
+        ("exclusiveMinimum", "more than"),
+        ("exclusiveMaximum", "less than"),
+        ("multipleOf", "a multiple of"),
+    ] {
+        if let Some(value) = parts.get(key) {
+            let between = if said.is_empty() { "" } else { "," };
+            said += &format!("{between} {words} {}", shown(value));
+        }
+    }
+    said
 }
 
 fn range(parts: &Map<String, Value>, (least, most): (&str, &str), unit: &str) -> String {
@@ -160,6 +176,14 @@ mod tests {
             (json!({ "type": "boolean" }), "true or false"),
             (json!({ "type": ["string", "null"] }), "a string or null"),
             (json!({ "type": "integer", "minimum": 3, "maximum": 5 }), "a whole number from 3 to 5"),
+            (
+                json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 9, "multipleOf": 0.5 }),
+                "a number of at most 9, more than 0, a multiple of 0.5",
+            ),
+            (
+                json!({ "type": "string", "format": "date", "pattern": "^20" }),
+                "a string (date) that matches ^20",
+            ),
             (json!({ "type": "string", "minLength": 1 }), "a string of at least 1 characters"),
             (json!({ "type": "string", "pattern": "^[A-Z]$" }), "a string that matches ^[A-Z]$"),
             (json!({ "type": "array", "items": { "type": "number" } }), "a list, each a number"),

@@ -23,7 +23,7 @@ pub enum Exit {
     Interrupted,
     /// The thread is not as the command takes it to be.
     Refused,
-    /// `verify` had nothing to verify.
+    /// `verify` found no way through a node that does not fail.
     Unverified,
     /// Told to stop.
     Stopped,

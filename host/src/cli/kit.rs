@@ -20,17 +20,17 @@ const WIT: &[File] = files!("wit":
     "effects.wit" "events.wit" "handler.wit" "interrupts.wit" "log.wit" "steering.wit" "types.wit" "world.wit");
 
 const PYTHON: &[File] = files!("guest-sdk/python/holdpoint_guest":
-    "__init__.py" "approval.py" "context.py" "effects.py" "errors.py" "events.py" "host.py" "interrupts.py"
+    "__init__.py" "answer_schema.py" "approval.py" "context.py" "effects.py" "errors.py" "events.py" "host.py" "interrupts.py"
     "json_text.py" "log.py" "node.py" "outcome.py" "py.typed" "steering.py" "testing.py" "typed.py");
 
 const JAVASCRIPT: &[File] = files!("guest-sdk/javascript/src":
-    "approval.js" "component.js" "effects.js" "errors.js" "events.js" "host.js" "index.d.ts" "index.js"
+    "answer-schema.js" "approval.js" "component.js" "effects.js" "errors.js" "events.js" "host.js" "index.d.ts" "index.js"
     "interrupts.js" "json.js" "log.js" "node.js" "outcome.js" "random.js" "steering.js" "testing.d.ts" "testing.js");
 const MANIFEST: File = ("package.json", include_str!("../../../guest-sdk/javascript/package.json"));
 
 const RUST: &[File] = files!("guest-sdk/src":
-    "approval.rs" "bindings.rs" "context.rs" "effects.rs" "errors.rs" "events.rs" "host.rs" "interrupts.rs"
-    "json.rs" "lib.rs" "log.rs" "node.rs" "outcome.rs" "steering.rs" "testing.rs");
+    "answer_schema.rs" "approval.rs" "bindings.rs" "context.rs" "effects.rs" "errors.rs" "events.rs" "host.rs" "interrupts.rs"
+    "json.rs" "lib.rs" "log.rs" "node.rs" "outcome.rs" "random.rs" "steering.rs" "testing.rs" "time.rs");
 const RUST_MACROS: &[File] = files!("guest-sdk/macros/src": "lib.rs" "parse.rs" "print.rs");
 const WORKSPACE_MANIFEST: &str = include_str!("../../../Cargo.toml");
 const RUST_MANIFEST: &str = include_str!("../../../guest-sdk/Cargo.toml");

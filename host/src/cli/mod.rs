@@ -86,7 +86,7 @@ struct Cli {
 const EXIT_STATUS: &str = "\
 Exit status of `run`, `resume` and `continue`: 0 the run completed, 1 it failed, 3 it waits for an answer.
 Of every command: 0 done, 1 the host could not do it, 2 the command or a file that it names is wrong,
-4 refused, because the thread is not as the command takes it to be; 5 nothing was verified; 130 stopped by
+4 refused, because the thread is not as the command takes it to be; 5 nothing was verified, or no success was; 130 stopped by
 Ctrl-C.";
 
 /// What `holdpoint` alone says.

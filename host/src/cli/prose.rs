@@ -18,6 +18,7 @@ use crate::model::{ErrorRecord, Execution, InterruptKind, PendingInterrupt, RunS
 const PAYLOAD_CHARS_MAX: usize = 4_000;
 const VALUE_CHARS_MAX: usize = 100;
 const STDERR_LINES_MAX: usize = 12;
+const FRAMES_SHOWN: usize = 8;
 
 /// What came of an invocation on a thread.
 pub async fn invocation(
@@ -120,13 +121,16 @@ pub fn error_text(error: &ErrorRecord) -> String {
     };
     let mut text = format!("\n{} {}\n", style(kind).red(), harmless(&error.message));
     // Which task it was, the node says for short.
-    let apart = ["node", "task_id", "stderr"];
+    let apart = ["node", "task_id", "stderr", "frames"];
     for (key, value) in error.more.iter().filter(|(key, _)| !apart.contains(&key.as_str())) {
         match value.get("stack").and_then(Value::as_str) {
             // Of an error that nobody in the node caught: where it was.
             Some(stack) => text.push_str(&indented(&harmless(&clip(stack, PAYLOAD_CHARS_MAX)))),
             None => drop(writeln!(text, "    {key}: {}", short(value))),
         }
+    }
+    if let Some(Value::Array(frames)) = error.more.get("frames") {
+        text.push_str(&frames_text(frames));
     }
     if let Some(stderr) = error.more.get("stderr").and_then(Value::as_str) {
         // The reason stands at the end.
@@ -135,6 +139,21 @@ pub fn error_text(error: &ErrorRecord) -> String {
         for line in &lines[lines.len().saturating_sub(STDERR_LINES_MAX)..] {
             let _ = writeln!(text, "        {}", harmless(line));
         }
+    }
+    text
+}
+
+/// The node's own functions, innermost first: not those that carry a panic out.
+fn frames_text(frames: &[Value]) -> String {
+    let is_own = |frame: &&Value| {
+        let name = frame.as_str().unwrap_or_default().trim_start_matches('<');
+        name != "abort"
+            && !["std::", "core::", "alloc::", "__rust", "rust_"].iter().any(|start| name.starts_with(start))
+    };
+    let skipped = frames.iter().position(|frame| is_own(&frame)).unwrap_or(0);
+    let mut text = "    in:\n".to_owned();
+    for frame in frames[skipped..].iter().filter_map(Value::as_str).take(FRAMES_SHOWN) {
+        let _ = writeln!(text, "        {}", harmless(&clip(frame, VALUE_CHARS_MAX)));
     }
     text
 }
@@ -324,6 +343,26 @@ mod tests {
         let error = ErrorRecord::limit("fuel", 7, "out of fuel").with("node", "draft");
         assert_eq!(error.kind, Kind::Limit);
         assert_eq!(error_text(&error), "\nlimit (draft): out of fuel\n    limit: \"fuel\"\n    value: 7\n");
+    }
+
+    #[test]
+    fn a_panic_shows_the_authors_functions_and_not_those_that_carry_it_out() {
+        let frames = json!([
+            "abort",
+            "std::process::abort",
+            "__rustc::rust_panic",
+            "core::panicking::panic_fmt",
+            "<desk::Draft>::write",
+            "desk::run\u{1b}"
+        ]);
+        let error = ErrorRecord::new(Kind::Trap, "no").with("frames", frames);
+        let text = error_text(&error);
+        assert!(
+            text.ends_with("    in:\n        <desk::Draft>::write\n        desk::run\\u{1b}\n"),
+            "{text}"
+        );
+        let error = ErrorRecord::new(Kind::Trap, "no").with("frames", json!(["abort"]));
+        assert!(error_text(&error).ends_with("    in:\n        abort\n"));
     }
 
     #[test]

@@ -479,17 +479,17 @@ fn withheld(graph: &CompiledGraph, components: &BTreeMap<String, (Digest, NodeIn
     let mut withheld = Vec::new();
     for (id, node) in &graph.nodes {
         let Some((_, info)) = components.get(id.as_str()) else { continue };
-        let reads =
-            info.reads.iter().filter(|name| !node.reads.contains_key(*name)).map(|name| ("reads", name));
-        let writes =
-            info.writes.iter().filter(|name| !node.writes.contains_key(*name)).map(|name| ("writes", name));
-        let effects = info
-            .effects
-            .iter()
-            .filter(|name| !node.effects.contains_key(*name))
-            .map(|name| ("effects", name));
-        withheld.extend(reads.chain(writes).chain(effects).map(|(what, name)| {
-            format!("nodes.{id}.{what}: {} declares {name:?}, which is not granted", info.name)
+        let reads = info.reads.iter().filter(|name| !node.reads.contains_key(*name));
+        let writes = info.writes.iter().filter(|name| !node.writes.contains_key(*name));
+        let routes = info.routes.iter().filter(|name| !node.routes.contains_key(*name));
+        let effects = info.effects.iter().filter(|name| !node.effects.contains_key(*name));
+        let all = reads
+            .map(|name| ("reads", name, "it finds nothing there"))
+            .chain(writes.map(|name| ("writes", name, "writing it fails the node")))
+            .chain(routes.map(|name| ("routes", name, "taking it fails the node")))
+            .chain(effects.map(|name| ("effects", name, "asking for it fails the node")));
+        withheld.extend(all.map(|(what, name, then)| {
+            format!("nodes.{id}.{what}: {} declares {name:?}, which is not granted: {then}", info.name)
         }));
     }
     withheld

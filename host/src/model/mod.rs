@@ -9,6 +9,7 @@ pub mod grants;
 pub mod interrupt;
 pub mod schema;
 mod schema_steps;
+mod schema_words;
 pub mod sample;
 pub mod command;
 pub mod execution;

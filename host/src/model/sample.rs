@@ -38,6 +38,11 @@ pub fn answer(question: &Question) -> Option<(Json, MadeFrom)> {
     }
 }
 
+/// A number within the bounds that a schema sets, where one was found.
+pub fn number_of(kind: &str, schema: &Map<String, Value>) -> Option<Value> {
+    number(schema, if kind == "integer" { 1.0 } else { 0.0 })
+}
+
 fn made_from(schema: &Json) -> Option<Json> {
     let root = schema.value();
     // Only a schema that ends, references written out, compiles.

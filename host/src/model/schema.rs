@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::json::Json;
 use super::schema_steps::{STEPS_MAX, steps};
+use super::schema_words::words;
 
 pub struct AnswerSchema {
     schema: Value,
@@ -69,7 +70,7 @@ impl AnswerSchema {
                 let path = error.instance_path().to_string();
                 Err(Mismatch {
                     path: if path.is_empty() { "/".into() } else { path },
-                    what: clip(&error.to_string()),
+                    what: words(&self.schema, &error),
                 })
             }
         }
@@ -219,6 +220,29 @@ mod tests {
         assert_eq!(schema.check(&json!({"approved": true})), Ok(()));
         assert_eq!(schema.check(&json!({"approved": "yes"})).unwrap_err().path, "/approved");
         assert_eq!(schema.check(&json!({})).unwrap_err().path, "/");
+    }
+
+    #[test]
+    fn of_several_ways_to_answer_each_says_why_it_is_none() {
+        let approval = schema(
+            r#"{"oneOf":[
+                {"title":"yes","properties":{"approved":{"const":true}},"required":["approved"]},
+                {"properties":{"approved":{"const":false},"reason":{"type":"string"}},"required":["approved","reason"]}]}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            approval.check(&json!({ "approved": false })).unwrap_err().to_string(),
+            "at /: {\"approved\":false} fits none of 2 ways to answer; 1 (yes): at /approved: true was expected; \
+             2: \"reason\" is a required property"
+        );
+        let both = schema(r#"{"oneOf":[{"type":"integer"},{"minimum":3},{"type":"null"}]}"#).unwrap();
+        assert_eq!(
+            both.check(&json!(5)).unwrap_err().what,
+            "5 fits more than one of 3 ways to answer; 1: it fits; 2: it fits; 3: 5 is not of type \"null\""
+        );
+        let far = json!({ "anyOf": vec![json!({ "const": "x".repeat(1_000) }); 90] });
+        let far = schema(&far.to_string()).unwrap().check(&json!("y".repeat(5_000))).unwrap_err().what;
+        assert!(far.ends_with("; and 86 more") && far.chars().count() < 1_000, "{far}");
     }
 
     #[test]

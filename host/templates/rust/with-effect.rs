@@ -42,12 +42,14 @@ mod tests {
 
     #[test]
     fn a_large_refund_asks_first_and_is_paid_once() {
-        let script = Script::new().answer("refund").effect("refund", json!({ "receipt": 5 }));
+        // What the graph's HTTP effect gives: the status, and what the service said.
+        let paid = json!({ "status": 200, "body": { "receipt": 5 } });
+        let script = Script::new().answer("refund").effect("refund", &paid);
         let ran = script.run(|| {{snake}}(Input { order: 17, amount: 250 }));
         assert_eq!(ran.questions[0].payload, json!({ "refund": 250, "order": 17 }));
         assert_eq!(ran.effects.len(), 1);
         assert_eq!(ran.effects[0].idempotency_key, "refund-order-17");
-        assert_eq!(ran.returned.unwrap().unwrap().receipt, Some(json!({ "receipt": 5 })));
+        assert_eq!(ran.returned.unwrap().unwrap().receipt, Some(paid));
     }
 
     #[test]

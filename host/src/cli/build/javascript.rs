@@ -120,6 +120,13 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
         return failed("esbuild", &said, explained(own_words(&said)));
     }
 
+    let places = Places::read(&work.join("bundle.js.map"), &project.dir);
+    if let Some(places) = &places {
+        // At its end, where it moves no line.
+        let mut text = fs::read_to_string(&bundle).map_err(file("read", &bundle))?;
+        text += &format!("globalThis.HOLDPOINT_PLACES = {};\n", places.table(&sdk));
+        fs::write(&bundle, text).map_err(file("write", &bundle))?;
+    }
     let mut qjs = script("componentize-qjs/bin/componentize-qjs")?;
     qjs.arg("-w")
         .arg(&contract)
@@ -131,7 +138,6 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
         .arg("-o")
         .arg(&component);
     if let Err(said) = tools::quietly(&mut qjs) {
-        let places = Places::read(&work.join("bundle.js.map"), &project.dir);
         let thrown = thrown(&said);
         let output = places.map_or_else(|| thrown.clone(), |places| places.told(&thrown));
         return failed(LANGUAGE.tool(), &said, output);

@@ -47,6 +47,22 @@ impl Places {
         Some(format!("{source}:{}:{}", at.source_line + 1, at.source_column + 1))
     }
 
+    /// For the component itself, which tells where its errors come from: the sources, and for each line of the
+    /// bundle the source and the line there.
+    pub fn table(&self, sdk: &Path) -> serde_json::Value {
+        let named = |source: &PathBuf| {
+            let of_sdk = source.strip_prefix(sdk).ok().map(|path| Path::new("holdpoint-guest").join(path));
+            // Where this machine keeps its files is no part of a component.
+            let short = || if source.is_absolute() { source.file_name().map(PathBuf::from) } else { None };
+            of_sdk.or_else(short).unwrap_or_else(|| source.clone()).display().to_string()
+        };
+        let line = |stretches: &Vec<Stretch>| stretches.first().map(|at| (at.source, at.source_line + 1));
+        serde_json::json!({
+            "files": self.sources.iter().map(named).collect::<Vec<_>>(),
+            "lines": self.lines.iter().map(line).collect::<Vec<_>>(),
+        })
+    }
+
     /// The text with every `/bundle.js:4:10` told as a place in a source.
     pub fn told(&self, text: &str) -> String {
         const BUNDLE: &str = "/bundle.js:";
@@ -125,6 +141,10 @@ mod tests {
         assert_eq!(
             places.told(said),
             "TypeError\n    at prepare (x.js:3:1)\n    at (/bundle.js:9:1)\n    at /bundle.js:2"
+        );
+        assert_eq!(
+            places.table(Path::new("/sdk")),
+            serde_json::json!({ "files": ["x.js"], "lines": [null, [0, 1]] })
         );
         assert!(Places::read(Path::new("/nowhere/bundle.js.map"), dir.path()).is_none());
     }

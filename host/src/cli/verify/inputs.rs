@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::super::answer::ways;
 use super::super::failure::Failure;
 use super::super::input;
 use super::{Args, report};
@@ -117,8 +118,27 @@ pub fn taken(node: &NodeId, given: &[Json], order: usize, question: &Question) -
     Ok(Answer { answer: answer.clone(), from: From::Given(Given::Given) })
 }
 
-/// One that is made, since none was given.
-pub fn made(node: &NodeId, order: usize, question: &Question) -> Result<Answer, String> {
+/// At most so many for one question.
+const ANSWERS_MAX: usize = 8;
+
+/// Those that are made, since none was given: one, or each that the schema names, the likeliest first.
+pub fn alternatives(node: &NodeId, order: usize, question: &Question) -> Result<Vec<Answer>, String> {
+    let mut all = vec![made(node, order, question)?];
+    let Some(schema) = &question.answer_schema else { return Ok(all) };
+    let Ok(check) = AnswerSchema::compile(schema) else { return Ok(all) };
+    for way in ways(&schema.value(), ANSWERS_MAX) {
+        let way =
+            Question { answer_schema: Json::from_value(&way).ok(), default_answer: None, ..question.clone() };
+        let Some((answer, MadeFrom::Schema)) = sample::answer(&way) else { continue };
+        let is_new = all.iter().all(|known| known.answer != answer);
+        if is_new && all.len() < ANSWERS_MAX && check.check(&answer.value()).is_ok() {
+            all.push(Answer { answer, from: From::Made(MadeFrom::Schema) });
+        }
+    }
+    Ok(all)
+}
+
+fn made(node: &NodeId, order: usize, question: &Question) -> Result<Answer, String> {
     let (answer, from) = sample::answer(question).ok_or_else(|| {
         format!(
             "no answer could be made for question {} of node {node}, {}; give --answers a list, in the order \

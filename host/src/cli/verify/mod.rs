@@ -2,22 +2,22 @@
 
 mod inputs;
 mod report;
+mod roads;
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::Shell;
 use super::document::{Exit, Said};
 use super::failure::Failure;
 use super::inspect;
-use crate::engine::verify::{Difference, Report, Subject, VerifyError, verify};
+use crate::engine::verify::Subject;
 use crate::engine::{EngineError, Host};
-use crate::model::{Digest, GraphSpec, Json, Limits, NodeId, Question};
-use crate::sandbox::Output;
-use inputs::{Answer, Inputs, made, taken};
+use crate::model::{Digest, GraphSpec, Json, Limits, NodeId};
+use inputs::Inputs;
+use roads::{Road, Roads};
 
 pub const ABOUT: &str = "\
 Prove that a node does again what it did, which its resumes rely on.
@@ -31,11 +31,17 @@ reads.
     holdpoint verify target/components/refund.wasm --input '{\"amount\": 250}' --answers '[\"refund\"]'
     holdpoint verify refund.toml --input @case.json --node refund
 
+Without --answers a question is answered from its schema, and where that names a few answers (an enum, oneOf,
+true or false) the node is verified with each of them, up to 12 ways.
+
+The node is also run once as if it were activated again, on another day and with other random numbers: an
+effect whose key is then another one is named, since it would be done again.
+
 Questions count from 0, as in `try` and `show`.
 
 Exit status: 0 it replays, 1 it differs, or the host could not carry an attempt to its end, 2 the input is
-wrong, 5 a node failed before its first call, so that nothing of it was verified: give it the --input that it
-reads.";
+wrong, 5 a node failed on every way that was gone: before its first call nothing of it was verified, after it
+what it does when it succeeds was not. With --failures, which ask for a failure, that is 0.";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -76,6 +82,8 @@ pub struct Verified {
     pub replays: bool,
     /// Nodes of which nothing was verified: they failed before their first call.
     pub unverified: Vec<NodeId>,
+    /// Nodes that failed on every way that was gone: they do so again, and nothing is known of how they succeed.
+    pub failing: Vec<NodeId>,
     pub nodes: Vec<Node>,
 }
 
@@ -84,20 +92,22 @@ pub struct Verified {
 pub struct Node {
     pub node: NodeId,
     pub component: Digest,
+    /// On every way.
     pub replays: bool,
-    pub calls: Vec<Value>,
-    pub answers: Vec<Answer>,
+    #[serde(flatten)]
+    pub first: Road,
+    /// What other answers came to, where none were given.
+    pub other_ways: Vec<Road>,
+    /// How many more ways are known of, and were not gone.
+    pub ways_left: usize,
+    /// At which calls of the first way the key of an effect comes from the clock or a random number.
+    pub keys_by_chance: Vec<usize>,
+    /// What the node reads and was given nothing of.
+    pub not_given: Vec<String>,
     /// How many of the given answers nobody asked for.
     pub answers_unused: usize,
-    pub outcome: Value,
-    pub prefixes: usize,
-    pub attempts: usize,
-    pub fuel: u64,
     pub fuel_max: u64,
-    pub memory_bytes: u64,
-    pub output: Output,
     pub took_ms: u64,
-    pub difference: Option<Difference>,
 }
 
 pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
@@ -115,21 +125,31 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
         nodes.push(verified(&host, &subject, given.answers.as_deref(), shell).await?);
     }
     let replays = nodes.iter().all(|node| node.replays);
-    let unverified: Vec<NodeId> =
-        nodes.iter().filter(|node| node.failed_at_once()).map(|node| node.node.clone()).collect();
-    let exit = match (replays, unverified.is_empty() && !nodes.is_empty()) {
+    let named = |which: fn(&Node) -> bool| -> Vec<NodeId> {
+        nodes.iter().filter(|node| which(node)).map(|node| node.node.clone()).collect()
+    };
+    let (unverified, failing) = (named(Node::failed_at_once), named(Node::failed));
+    // Whoever has an effect fail wants to see the node fail.
+    let is_meant = args.failures.is_some();
+    let is_whole = unverified.is_empty() && (failing.is_empty() || is_meant) && !nodes.is_empty();
+    let exit = match (replays, is_whole) {
         (false, _) => Exit::Failed,
         (true, false) => Exit::Unverified,
         (true, true) => Exit::Completed,
     };
-    let verified = Verified { target: args.target, replays, unverified, nodes };
+    let verified = Verified { target: args.target, replays, unverified, failing, nodes };
     Ok(Said::new(exit, &verified, report::text(&verified)))
 }
 
 impl Node {
     /// It does that again; but of what it does otherwise, nothing is known.
     fn failed_at_once(&self) -> bool {
-        self.replays && self.calls.is_empty() && self.outcome.get("failed").is_some()
+        self.failed() && self.first.calls.is_empty()
+    }
+
+    /// Whatever it was told.
+    fn failed(&self) -> bool {
+        self.replays && self.first.failed() && self.other_ways.iter().all(Road::failed)
     }
 }
 
@@ -168,50 +188,20 @@ async fn verified(
     shell: &Shell,
 ) -> Result<Node, Failure> {
     let began = Instant::now();
-    let node = &subject.node;
-    shell.screen.busy(format!("{node}: the first run"));
-    let mut answers = Vec::new();
-    let answer = |order: usize, question: &Question| {
-        let answer = match given {
-            Some(given) => taken(node, given, order, question)?,
-            None => made(node, order, question)?,
-        };
-        answers.push(answer.clone());
-        Ok(answer.answer)
-    };
-    let progress =
-        |done: usize, of: usize| shell.screen.busy(format!("{node}: replaying prefix {} of {of}", done + 1));
-    let report = verify(host.sandbox(), subject, answer, progress).await.map_err(|error| match error {
-        VerifyError::Answer(message) => Failure::argument(message),
-        VerifyError::CutShort(_) => Failure::Host(format!("node {node}: {error}")),
-    })?;
-    let unused = given.map_or(0, |given| given.len().saturating_sub(answers.len()));
-    Ok(found(subject, report, answers, unused, began.elapsed()))
-}
-
-fn found(
-    subject: &Subject,
-    report: Report,
-    answers: Vec<Answer>,
-    answers_unused: usize,
-    took: Duration,
-) -> Node {
-    let Report { journal, ended, prefixes, attempts, difference } = report;
-    Node {
+    let Roads { first, others, left, keys_by_chance } = roads::all(host, subject, given, shell).await?;
+    let state = subject.state.value();
+    let not_given = subject.reads.iter().filter(|name| state.get(name.as_str()).is_none());
+    Ok(Node {
         node: subject.node.clone(),
         component: subject.component.digest(),
-        replays: difference.is_none(),
-        calls: journal.iter().map(|entry| serde_json::to_value(&entry.call).unwrap_or_default()).collect(),
-        answers,
-        answers_unused,
-        outcome: ended.outcome.to_value(),
-        prefixes,
-        attempts,
-        fuel: ended.fuel,
+        replays: first.replays() && others.iter().all(Road::replays),
+        not_given: not_given.cloned().collect(),
+        answers_unused: given.map_or(0, |given| given.len().saturating_sub(first.answers.len())),
+        first,
+        other_ways: others,
+        ways_left: left,
+        keys_by_chance,
         fuel_max: subject.limits.fuel,
-        memory_bytes: ended.memory_bytes,
-        output: ended.output,
-        took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        difference,
-    }
+        took_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+    })
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::super::screen::{clip, harmless};
 use super::inputs::{Answer, From};
+use super::roads::Road;
 use super::{Node, Verified};
 use crate::engine::verify::{At, Difference};
 use crate::model::Timestamp;
@@ -21,6 +22,8 @@ const FROM_CHARS: usize = 160;
 const CALLS_SHOWN: usize = 20;
 /// Lines from the end of what a node printed.
 const TAIL_LINES: usize = 5;
+/// From the end of a stack.
+const STACK_LINES: usize = 12;
 
 pub fn text(verified: &Verified) -> String {
     let mut text = String::new();
@@ -44,22 +47,26 @@ pub fn clipped(text: &str) -> String {
 fn one(text: &mut String, node: &Node, of: usize) -> std::fmt::Result {
     let word = match node.replays {
         true if node.failed_at_once() => style("nothing verified").yellow().bold(),
+        true if node.failed() => style("replays, and fails").yellow().bold(),
         true => style("replays").green().bold(),
         false => style("differs").red().bold(),
     };
+    let first = &node.first;
     writeln!(text, "{}  {word}", node.node)?;
     writeln!(
         text,
         "    {}, {} replayed twice each, {} attempts",
-        counted(node.calls.len(), "host call"),
-        counted(node.prefixes, "prefix"),
-        node.attempts
+        counted(first.calls.len(), "host call"),
+        counted(first.prefixes, "prefix"),
+        first.attempts
     )?;
     calls(text, node)?;
-    if let Some(difference) = &node.difference {
+    if let Some(difference) = &first.difference {
         different(text, difference)?;
     }
-    writeln!(text, "    {}", clipped(&outcome(&node.outcome)))?;
+    writeln!(text, "    {}", clipped(&outcome(&first.outcome)))?;
+    stack(text, &first.outcome)?;
+    others(text, node)?;
     // Of several nodes each is given all of them.
     if node.answers_unused > 0 && of == 1 {
         writeln!(text, "    not asked for: {} of --answers", node.answers_unused)?;
@@ -67,26 +74,41 @@ fn one(text: &mut String, node: &Node, of: usize) -> std::fmt::Result {
     if node.failed_at_once() {
         writeln!(
             text,
-            "    that was before its first call, and so nothing of it was verified; --input is what it reads"
+            "    that was before its first call, and so nothing of it was verified{}",
+            blame(node)
+        )?;
+    } else if node.failed() {
+        let ways = if node.other_ways.is_empty() { "" } else { " on every way" };
+        writeln!(
+            text,
+            "    it failed{ways}, each time again in the same way; what it does when it succeeds was not verified"
+        )?;
+    }
+    for index in &node.keys_by_chance {
+        writeln!(
+            text,
+            "    {} the key of call {index} comes from the clock or a random number: activated again, the node has \
+             it done again",
+            style("note:").yellow().bold()
         )?;
     }
     writeln!(
         text,
         "    fuel {} of {}, memory {} KiB, {}.{:01} s",
-        grouped(node.fuel),
+        grouped(first.fuel),
         grouped(node.fuel_max),
-        grouped(node.memory_bytes.div_ceil(1024)),
+        grouped(first.memory_bytes.div_ceil(1024)),
         node.took_ms / 1000,
         node.took_ms % 1000 / 100
     )?;
-    let output = &node.output;
+    let output = &first.output;
     tail(text, "stdout", &output.stdout, &output.stdout_tail)?;
     tail(text, "stderr", &output.stderr, &output.stderr_tail)
 }
 
 fn calls(text: &mut String, node: &Node) -> std::fmt::Result {
-    let mut answers = node.answers.iter().enumerate();
-    for (index, call) in node.calls.iter().take(CALLS_SHOWN).enumerate() {
+    let mut answers = node.first.answers.iter().enumerate();
+    for (index, call) in node.first.calls.iter().take(CALLS_SHOWN).enumerate() {
         let (what, asked): (&str, Vec<&Value>) = match call["call"].as_str() {
             Some("interrupt") => ("asks", vec![&call["question"]["payload"]]),
             Some("interrupt-all") => {
@@ -95,7 +117,7 @@ fn calls(text: &mut String, node: &Node) -> std::fmt::Result {
             }
             Some("effect") => {
                 let name = call["name"].as_str().unwrap_or_default();
-                let line = format!("{index:>3}  effect {name} {}", call["input"]);
+                let line = format!("{index:>3}  effect {name} under {}, {}", call["key"], call["input"]);
                 writeln!(text, "    {}", clipped(&line))?;
                 continue;
             }
@@ -113,10 +135,47 @@ fn calls(text: &mut String, node: &Node) -> std::fmt::Result {
             }
         }
     }
-    if node.calls.len() > CALLS_SHOWN {
-        writeln!(text, "         … and {} more", node.calls.len() - CALLS_SHOWN)?;
+    if node.first.calls.len() > CALLS_SHOWN {
+        writeln!(text, "         … and {} more", node.first.calls.len() - CALLS_SHOWN)?;
     }
     Ok(())
+}
+
+/// Where a person may look for the reason, as far as there is one to look there.
+fn blame(node: &Node) -> String {
+    match &node.not_given[..] {
+        [] if outcome(&node.first.outcome).contains("the input of node") => {
+            "; --input is what it reads".into()
+        }
+        [] => String::new(),
+        names => clipped(&format!("; --input is what it reads, and has no {}", names.join(", "))),
+    }
+}
+
+/// What the other ways came to.
+fn others(text: &mut String, node: &Node) -> std::fmt::Result {
+    for road in &node.other_ways {
+        let Road { answers, prefixes, attempts, .. } = road;
+        let told: Vec<&str> = answers.iter().map(|answer| answer.answer.as_str()).collect();
+        let took = format!("{}, {attempts} attempts", counted(*prefixes, "prefix"));
+        writeln!(text, "    with {}  ({took})", clipped(&told.join(", ")))?;
+        if let Some(difference) = &road.difference {
+            different(text, difference)?;
+        }
+        writeln!(text, "        {}", clipped(&outcome(&road.outcome)))?;
+    }
+    match node.ways_left {
+        0 => Ok(()),
+        left => writeln!(text, "    not gone: {} or more; --answers goes one", counted(left, "other way")),
+    }
+}
+
+/// Where an error came from that nobody in the node caught.
+fn stack(text: &mut String, outcome: &Value) -> std::fmt::Result {
+    let Some(stack) = outcome["failed"]["detail"]["stack"].as_str() else { return Ok(()) };
+    let lines: Vec<&str> = stack.lines().collect();
+    let skipped = lines.len().saturating_sub(STACK_LINES);
+    lines[skipped..].iter().try_for_each(|line| writeln!(text, "        {}", clipped(line)))
 }
 
 fn source(answer: &Answer) -> &'static str {
@@ -230,35 +289,42 @@ mod tests {
     }
 
     fn node(difference: Option<Difference>) -> Node {
+        let (calls, output) = (
+            vec![
+                json!({ "call": "interrupt-all", "questions": [{ "payload": 1 }, { "payload": "\u{1b}[2J" }] }),
+                json!({ "call": "effect", "name": "refund", "key": "k", "input": { "amount": 7 } }),
+            ],
+            Output { stdout: "a\nb\nc\nd\ne\nf\n".into(), stdout_tail: "e\nf".into(), ..Output::default() },
+        );
         Node {
             node: NodeId::parse("pay").unwrap(),
             component: Digest::of(b""),
             replays: difference.is_none(),
-            calls: vec![
-                json!({ "call": "interrupt-all", "questions": [{ "payload": 1 }, { "payload": "\u{1b}[2J" }] }),
-                json!({ "call": "effect", "name": "refund", "key": "k", "input": { "amount": 7 } }),
-            ],
-            answers: Vec::new(),
+            first: Road::of(calls, json!({ "finished": { "c": 1 }, "routes": [] }), output, difference),
+            other_ways: vec![Road::of(
+                Vec::new(),
+                json!({ "failed": { "kind": "trap", "message": "no" } }),
+                Output::default(),
+                None,
+            )],
+            ways_left: 2,
+            keys_by_chance: vec![1],
+            not_given: Vec::new(),
             answers_unused: 1,
-            outcome: json!({ "finished": { "c": 1 }, "routes": [] }),
-            prefixes: 3,
-            attempts: 8,
-            fuel: 1_234,
             fuel_max: 2_000_000_000,
-            memory_bytes: 65_537,
-            output: Output {
-                stdout: "a\nb\nc\nd\ne\nf\n".into(),
-                stdout_tail: "e\nf".into(),
-                ..Output::default()
-            },
             took_ms: 1_250,
-            difference,
         }
     }
 
     fn said(difference: Option<Difference>) -> String {
         let replays = difference.is_none();
-        text(&Verified { target: "x".into(), replays, unverified: Vec::new(), nodes: vec![node(difference)] })
+        text(&Verified {
+            target: "x".into(),
+            replays,
+            unverified: Vec::new(),
+            failing: Vec::new(),
+            nodes: vec![node(difference)],
+        })
     }
 
     #[test]
@@ -269,9 +335,12 @@ mod tests {
             "    2 host calls, 3 prefixes replayed twice each, 8 attempts",
             "      0  asks 1",
             r#"      0  asks "\u001b[2J""#,
-            r#"      1  effect refund {"amount":7}"#,
+            r#"      1  effect refund under "k", {"amount":7}"#,
             r#"    finished: {"c":1}"#,
+            "        failed: trap: no",
+            "    not gone: 2 other ways or more; --answers goes one",
             "    not asked for: 1 of --answers",
+            "    note: the key of call 1 comes from the clock or a random number: activated again, the node has it done again",
             "    fuel 1,234 of 2,000,000,000, memory 65 KiB, 1.2 s",
             "    stdout, after 1 line",
             "        f",

@@ -15,8 +15,29 @@ use crate::model::journal::{Divergence, EffectOutcome, Entry, Instruction, Journ
 use crate::model::json::Json;
 use crate::sandbox::{Attempt, Context, End, LogLevel, Outside, Performed, Ran, Sandbox};
 
-/// 1 January 2026: where the node's clock starts.
-const START: Timestamp = Timestamp(1_767_225_600_000);
+/// What differs between two activations of a node that are given the same.
+#[derive(Clone, Copy, Debug)]
+pub struct World {
+    /// Where the node's clock starts.
+    pub clock: Timestamp,
+    pub seed: [u8; 32],
+    pub task: &'static str,
+}
+
+/// The same each time, so that a report can be repeated: 1 January 2026.
+pub const THIS: World = World {
+    clock: Timestamp(1_767_225_600_000),
+    seed: *b"what is random is so repeatably.",
+    task: "00000000-0000-0000-0000-000000000000",
+};
+
+/// Some days later.
+pub const ANOTHER: World = World {
+    clock: Timestamp(1_767_776_643_217),
+    seed: *b"and this is another activation's",
+    task: "00000000-0000-0000-0000-000000000001",
+};
+
 /// How long services take to reply, on the node's clock.
 const EFFECT_MS: u64 = 57;
 
@@ -30,15 +51,19 @@ pub struct Done {
 /// One attempt in a fresh instance that knows `known`.
 pub async fn attempt(sandbox: &Sandbox, subject: &Subject, known: Vec<Entry>) -> Result<Done, VerifyError> {
     let journal = Arc::new(Mutex::new(Journal::recorded(known, 0)));
-    let outside =
-        Canned { node: subject.node.clone(), effects: subject.effects.clone(), journal: journal.clone() };
+    let outside = Canned {
+        node: subject.node.clone(),
+        start: subject.world.clock,
+        effects: subject.effects.clone(),
+        journal: journal.clone(),
+    };
     let nobody = uuid::Uuid::nil().to_string();
     let attempt = Attempt {
         tenant: subject.tenant.clone(),
         context: Context {
             thread_id: "verify".into(),
-            run_id: nobody.clone(),
-            task_id: nobody,
+            run_id: nobody,
+            task_id: subject.world.task.into(),
             node: subject.node.to_string(),
             path: Vec::new(),
             step: 0,
@@ -47,8 +72,8 @@ pub async fn attempt(sandbox: &Sandbox, subject: &Subject, known: Vec<Entry>) ->
         state: subject.state.clone(),
         journal: journal.clone(),
         outside: Arc::new(outside),
-        clock: START,
-        seed: *b"what is random is so repeatably.",
+        clock: subject.world.clock,
+        seed: subject.world.seed,
         limits: subject.limits.clone(),
     };
     let ran = sandbox.run(&subject.component, attempt).await;
@@ -58,11 +83,11 @@ pub async fn attempt(sandbox: &Sandbox, subject: &Subject, known: Vec<Entry>) ->
         // However it ended: it may have trapped short of what it did before.
         _ => journal.finish().err(),
     };
-    let ended = ended(ran, &journal)?;
+    let ended = ended(ran, &journal, subject.world.clock)?;
     Ok(Done { journal, ended, divergence })
 }
 
-fn ended(ran: Ran, journal: &Journal) -> Result<Ended, VerifyError> {
+fn ended(ran: Ran, journal: &Journal, start: Timestamp) -> Result<Ended, VerifyError> {
     let Ran { end, fuel, memory_bytes, output } = ran;
     let outcome = match end {
         End::Finished { update, routes } => Outcome::Finished { update, routes },
@@ -84,7 +109,7 @@ fn ended(ran: Ran, journal: &Journal) -> Result<Ended, VerifyError> {
             return Err(VerifyError::CutShort(host_failed()));
         }
     };
-    let clock = journal.entries().last().map_or(START, |entry| entry.at);
+    let clock = journal.entries().last().map_or(start, |entry| entry.at);
     Ok(Ended { outcome, clock, fuel, memory_bytes, output })
 }
 
@@ -95,6 +120,7 @@ pub fn host_failed() -> ErrorRecord {
 /// An outside in which everything is known beforehand.
 struct Canned {
     node: NodeId,
+    start: Timestamp,
     effects: BTreeMap<String, EffectOutcome>,
     journal: Arc<Mutex<Journal>>,
 }
@@ -110,7 +136,7 @@ impl Outside for Canned {
         let performed = match self.effects.get(name) {
             None => Performed::Refused(plan::undeclared(&self.node, "effect", name, self.effects.keys())),
             Some(outcome) => {
-                let asked = locked(&self.journal).entries().get(index).map_or(START, |entry| entry.at);
+                let asked = locked(&self.journal).entries().get(index).map_or(self.start, |entry| entry.at);
                 Performed::Known(outcome.clone(), asked.plus_ms(EFFECT_MS))
             }
         };

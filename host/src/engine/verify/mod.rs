@@ -18,10 +18,10 @@ use tokio::task::JoinSet;
 
 use crate::model::error::ErrorRecord;
 use crate::model::interrupt::Question;
-use crate::model::journal::Entry;
+use crate::model::journal::{Call, Entry};
 use crate::model::json::Json;
 use crate::sandbox::Sandbox;
-use attempt::{Done, attempt, host_failed};
+use attempt::{ANOTHER, Done, attempt, host_failed};
 use difference::diverged;
 
 /// How long people take to answer, on the node's clock. No round number, so that a node that reads the clock
@@ -65,6 +65,31 @@ pub async fn verify(
 ) -> Result<Report, VerifyError> {
     let first = record(sandbox, subject, &mut answer).await?;
     first.replayed_by(sandbox, subject, &mut progress).await
+}
+
+/// At which calls an effect has another key when the node is activated again, at another time and with other
+/// random numbers: the key comes from one of these, and so the same thing is done again.
+pub async fn keys_by_chance(
+    sandbox: &Sandbox,
+    subject: &Subject,
+    journal: &[Entry],
+    mut answer: impl FnMut(usize, &Question) -> Result<Json, String>,
+) -> Vec<usize> {
+    let is_keyed = |entry: &Entry| matches!(entry.call, Call::Effect { .. });
+    if !journal.iter().any(is_keyed) {
+        return Vec::new();
+    }
+    let elsewhere = Subject { world: ANOTHER, ..subject.clone() };
+    // It may well go another way, and then nothing is known of the rest.
+    let Ok(other) = record(sandbox, &elsewhere, &mut answer).await else { return Vec::new() };
+    let differs = |(index, pair): (usize, (&Entry, &Entry))| match (&pair.0.call, &pair.1.call) {
+        (Call::Effect { name, key, .. }, Call::Effect { name: same, key: other, .. }) => {
+            // A key of the task's id is another one on purpose.
+            (name == same && *key != other.replace(ANOTHER.task, subject.world.task)).then_some(index)
+        }
+        _ => None,
+    };
+    journal.iter().zip(&other.journal).enumerate().filter_map(differs).collect()
 }
 
 /// A node's first run: what all replays are held against.

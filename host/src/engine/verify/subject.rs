@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::super::error::EngineError;
 use super::super::host::Host;
 use super::super::plan;
+use super::attempt::{THIS, World};
 use crate::model::channel;
 use crate::model::compile::{CompiledGraph, Work};
 use crate::model::error::{Kind, Refused};
@@ -23,10 +24,13 @@ pub struct Subject {
     pub component: Component,
     /// In the node's own names, as everything here.
     pub state: Json,
+    /// What it is granted to read.
+    pub reads: Vec<String>,
     pub arg: Option<Json>,
     /// What it is granted, and how each ends.
     pub effects: BTreeMap<String, EffectOutcome>,
     pub limits: Limits,
+    pub world: World,
 }
 
 /// How effects end, by name; the others give null.
@@ -57,7 +61,12 @@ impl Host {
         let node = NodeId::parse(info.name).or_else(|_| NodeId::parse("node"));
         self.made(node.map_err(|error| Refused::plain(Kind::Invalid, error.to_string()))?, installed.digest)
             .await
-            .map(|subject| Subject { state: state.clone(), effects: granted, ..subject })
+            .map(|subject| Subject {
+                state: state.clone(),
+                reads: info.reads.into_iter().collect(),
+                effects: granted,
+                ..subject
+            })
     }
 
     /// The nodes of a graph that are components, in the order of their names, each with what it would read
@@ -85,7 +94,8 @@ impl Host {
                 .collect();
             let subject = self.made(id.clone(), component).await?;
             let limits = node.limits.within(&subject.limits);
-            subjects.push(Subject { state: Json::object(read), effects, limits, ..subject });
+            let reads = node.reads.keys().cloned().collect();
+            subjects.push(Subject { state: Json::object(read), reads, effects, limits, ..subject });
         }
         Ok(subjects)
     }
@@ -98,9 +108,11 @@ impl Host {
             node,
             component,
             state: Json::null(),
+            reads: Vec::new(),
             arg: None,
             effects: BTreeMap::new(),
             limits: (*self.limits).clone(),
+            world: THIS,
         })
     }
 }
