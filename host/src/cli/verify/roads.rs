@@ -90,8 +90,8 @@ pub async fn all(
 /// The ways that part from one after the turns that it was told to take, each at one question.
 fn branches(told: &[usize], turns: &[usize]) -> Vec<Vec<usize>> {
     let mut branches = Vec::new();
-    for at in told.len()..turns.len() {
-        for turn in 1..turns[at] {
+    for (at, &of) in turns.iter().enumerate().skip(told.len()) {
+        for turn in 1..of {
             let mut branch = told.to_vec();
             branch.resize(at, 0);
             branch.push(turn);
