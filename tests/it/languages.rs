@@ -89,6 +89,10 @@ fn builds_and_asks(dir: &Path, name: &str) {
     let (wrong, code) = document(dir, &["try", ".", "--input", input, "--answers", r#"["lose"]"#]);
     assert_eq!(code, 2, "{wrong}");
 
+    let (verified, code) = document(dir, &["verify", ".", "--input", input]);
+    let ways = verified["nodes"][0]["other_ways"].as_array().map(Vec::len);
+    assert_eq!((code, ways), (0, Some(1)), "each answer that the schema names: {verified}");
+
     // In a graph, across processes.
     let db = tempfile::tempdir().unwrap();
     let db = db.path().join("h.db").display().to_string();

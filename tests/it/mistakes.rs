@@ -38,7 +38,7 @@ const PYTHON: &[Row] = &[
     ("a key from `uuid4()`", &[("key-from-uuid", &[]), ("key-from-time", &[]), ("key-from-random", &[])]),
     ("a global carries", &[("global", &[r#"finished: {"result":{"pass":1}}"#])]),
     ("`try: … interrupt(…)", &[("finally", &["stdout\n        released\n"])]),
-    ("`import` inside", &[("late-import", &["mistakes.py\", line"])]),
+    ("`import` inside", &[("late-import", &["File \"mistakes.py\", line"])]),
     (
         "`open`, `socket`",
         &[

@@ -322,6 +322,63 @@ fn write(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn each_way_that_a_schema_names_is_gone_and_one_that_cannot_be_is_told() {
+    let folder = Folder::new();
+    let script = component("script");
+    let verified = async |ops: Value, more: &[&str]| {
+        let input = input(&ops);
+        let said = folder.say(&[&["verify", &script, "--input", &input], more].concat()).await;
+        (said.status.code().unwrap(), said.document["nodes"][0].clone(), said.document)
+    };
+    let outcomes = |node: &Value| -> Vec<Value> {
+        let others = node["other_ways"].as_array().unwrap().iter();
+        [node].into_iter().chain(others).map(|road| road["outcome"]["finished"]["a"].clone()).collect()
+    };
+    // Of each question each answer, with the first of the rest; then those that part further on.
+    let asks = json!([
+        { "ask": "which?", "schema": { "enum": ["a", "b", "c"] } },
+        { "ask": "sure?", "schema": { "type": "boolean" } },
+        { "put_results": "a" },
+    ]);
+    let (code, node, _) = verified(asks.clone(), &[]).await;
+    let all: Vec<Value> =
+        ["a", "b", "c"].iter().flat_map(|one| [json!([one, true]), json!([one, false])]).collect();
+    let gone = outcomes(&node);
+    assert!(code == 0 && gone.len() == 6 && all.iter().all(|way| gone.contains(way)), "{node}");
+    assert_eq!(node["ways_left"], 0);
+    // Answers that are given are one way.
+    let (_, node, _) = verified(asks, &["--answers", r#"["c", false]"#]).await;
+    assert_eq!(outcomes(&node), [json!(["c", false])]);
+    // More than are gone, and one for which no answer can be made up.
+    let many =
+        json!([{ "repeat": { "times": 6, "ops": [{ "ask": "?", "schema": { "type": "boolean" } }] } }]);
+    let (code, node, _) = verified(many, &[]).await;
+    assert_eq!((code, node["other_ways"].as_array().unwrap().len()), (0, 11), "{node}");
+    assert!(node["ways_left"].as_u64() > Some(10), "{node}");
+    let schema = json!({ "oneOf": [{ "type": "boolean" }, { "type": "string", "pattern": "^[A-Z]{3}$" }] });
+    let (code, node, _) = verified(json!([{ "ask": "?", "schema": schema }]), &[]).await;
+    assert_eq!((code, &node["ways_left"]), (0, &json!(1)), "{node}");
+
+    // Where some ways fail it is verified; where all do, it is not, unless that is what was asked for.
+    let picks = |other: Value| {
+        let schema = json!({ "enum": ["fail", "end"] });
+        json!([{ "ask": "?", "schema": schema }, { "if_last": { "equals": "fail", "then": [{ "fail": "no" }], "else": other } }])
+    };
+    let (code, _, found) = verified(picks(json!([])), &[]).await;
+    assert_eq!((code, &found["failing"]), (0, &json!([])), "{found}");
+    let (code, _, found) = verified(picks(json!([{ "fail": "neither" }])), &[]).await;
+    assert_eq!(
+        (code, &found["failing"], &found["unverified"]),
+        (5, &json!(["script"]), &json!([])),
+        "{found}"
+    );
+    let effect = json!({ "effect": { "name": "e", "key": "k", "input": 1 } });
+    let fails = json!([effect, { "fail": "it was not done" }]);
+    assert_eq!(verified(fails.clone(), &[]).await.0, 5);
+    assert_eq!(verified(fails, &["--failures", r#"{"e": 503}"#]).await.0, 0);
+}
+
 /// What the authors of other nodes start from.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nodes_to_copy_replay() {

@@ -3,6 +3,7 @@
 import functools
 import inspect
 import random
+import re
 import sys
 import traceback
 import typing
@@ -142,6 +143,8 @@ def unhandled(error: BaseException) -> tuple[str, str]:
     while place and place.tb_next and place.tb_frame.f_globals.get("__package__") == __package__:
         place = place.tb_next
     stack = "".join(traceback.format_exception(type(error), error, place))[-_STACK_CHARS_MAX:]
+    # The build numbers the folders that it takes modules from; the author knows them without.
+    stack = re.sub(r'File "/\d+/', 'File "', stack)
     return message, json_text.to_text({"exception": type(error).__name__, "stack": stack}, "a stack")
 
 

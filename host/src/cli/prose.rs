@@ -133,9 +133,13 @@ pub fn error_text(error: &ErrorRecord) -> String {
         text.push_str(&frames_text(frames));
     }
     if let Some(stderr) = error.more.get("stderr").and_then(Value::as_str) {
-        // The reason stands at the end.
-        let lines: Vec<&str> = stderr.lines().collect();
-        text.push_str("    stderr:\n");
+        // What a panic said there is the message; else the reason stands at the end.
+        let before = stderr.rsplit_once("\nthread '").map(|(before, _)| before);
+        let rest = before.filter(|_| error.message.starts_with("the node panicked at ")).unwrap_or(stderr);
+        let lines: Vec<&str> = rest.trim_end().lines().collect();
+        if !lines.is_empty() {
+            text.push_str("    stderr:\n");
+        }
         for line in &lines[lines.len().saturating_sub(STDERR_LINES_MAX)..] {
             let _ = writeln!(text, "        {}", harmless(line));
         }
@@ -143,16 +147,24 @@ pub fn error_text(error: &ErrorRecord) -> String {
     text
 }
 
-/// The node's own functions, innermost first: not those that carry a panic out.
+/// The author's own functions, innermost first: not those that carry a panic out, nor the glue below.
 fn frames_text(frames: &[Value]) -> String {
-    let is_own = |frame: &&Value| {
-        let name = frame.as_str().unwrap_or_default().trim_start_matches('<');
-        name != "abort"
-            && !["std::", "core::", "alloc::", "__rust", "rust_"].iter().any(|start| name.starts_with(start))
+    let frames: Vec<&str> = frames.iter().filter_map(Value::as_str).collect();
+    let is_of = |frame: &str, parts: &[&str]| {
+        let name = frame.trim_start_matches('<');
+        parts.iter().any(|start| name.starts_with(start))
     };
-    let skipped = frames.iter().position(|frame| is_own(&frame)).unwrap_or(0);
+    let carries =
+        |frame: &str| frame == "abort" || is_of(frame, &["std::", "core::", "alloc::", "__rust", "rust_"]);
+    let first = frames.iter().position(|frame| !carries(frame)).unwrap_or(0);
+    let own: Vec<&str> = frames[first..]
+        .iter()
+        .copied()
+        .filter(|frame| !is_of(frame, &["holdpoint_guest::", "holdpoint:"]))
+        .collect();
+    let shown = if own.is_empty() { &frames[first..] } else { &own[..] };
     let mut text = "    in:\n".to_owned();
-    for frame in frames[skipped..].iter().filter_map(Value::as_str).take(FRAMES_SHOWN) {
+    for frame in shown.iter().take(FRAMES_SHOWN) {
         let _ = writeln!(text, "        {}", harmless(&clip(frame, VALUE_CHARS_MAX)));
     }
     text
@@ -363,6 +375,18 @@ mod tests {
         );
         let error = ErrorRecord::new(Kind::Trap, "no").with("frames", json!(["abort"]));
         assert!(error_text(&error).ends_with("    in:\n        abort\n"));
+    }
+
+    #[test]
+    fn what_a_panic_said_is_not_said_twice() {
+        let said = |stderr: &str| {
+            let error = ErrorRecord::new(Kind::Trap, "the node panicked at src/lib.rs:1:2: no")
+                .with("stderr", stderr);
+            error_text(&error)
+        };
+        let panic = "\nthread '<unnamed>' (1) panicked at src/lib.rs:1:2:\nno";
+        assert_eq!(said(panic), "\ntrap: the node panicked at src/lib.rs:1:2: no\n");
+        assert!(said(&format!("before{panic}")).ends_with("no\n    stderr:\n        before\n"));
     }
 
     #[test]

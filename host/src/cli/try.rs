@@ -1,6 +1,6 @@
 //! `holdpoint try`: one node, here and now, with a person at the terminal in place of everybody.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
@@ -90,6 +90,7 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let bytes = install::read(&path).await?;
     let (sandbox, component, info) = compiled(shell, &path, bytes).await?;
     let state = known(state, &info, shell)?;
+    let given: BTreeSet<String> = state.members().into_iter().flatten().map(|(name, _)| name).collect();
 
     let events: Arc<Mutex<Vec<Value>>> = Arc::default();
     let (shown, emitted) = (shell.screen.watcher(), events.clone());
@@ -109,7 +110,9 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
         }
     };
     let events = std::mem::take(&mut *events.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
-    Ok(said(&info, &trial, &turn, company, events))
+    let not_given: Vec<&str> =
+        info.reads.iter().filter(|name| !given.contains(*name)).map(String::as_str).collect();
+    Ok(said(&info, &trial, &turn, company, events, &not_given))
 }
 
 /// Those who answer: the command line, or whoever sits at the terminal.
@@ -236,7 +239,8 @@ fn line(prompt: &str) -> Result<Json, Failure> {
     }
 }
 
-async fn component(node: &Path, shell: &Shell) -> Result<PathBuf, Failure> {
+/// Builds it, where a folder is named.
+pub async fn component(node: &Path, shell: &Shell) -> Result<PathBuf, Failure> {
     if !node.is_dir() {
         return Ok(node.to_owned());
     }
@@ -321,7 +325,14 @@ fn asked(question: &Question, order: usize, answer: Option<&Json>) -> Value {
     })
 }
 
-fn said(info: &NodeInfo, trial: &Trial, turn: &Turn, company: Company, events: Vec<Value>) -> Said {
+fn said(
+    info: &NodeInfo,
+    trial: &Trial,
+    turn: &Turn,
+    company: Company,
+    events: Vec<Value>,
+    not_given: &[&str],
+) -> Said {
     let (mut update, mut routes) = (Value::Null, Vec::new());
     let (status, exit, error) = match turn {
         Turn::Finished { update: written, routes: taken } => {
@@ -351,6 +362,10 @@ fn said(info: &NodeInfo, trial: &Trial, turn: &Turn, company: Company, events: V
         text.push_str(&prose::error_text(error));
         if matches!(turn, Turn::Failed { retryable: true, .. }) {
             text.push_str("    the node says that another attempt may help\n");
+        }
+        if !not_given.is_empty() {
+            let names = not_given.join(", ");
+            let _ = writeln!(text, "    --input is what it reads, and has no {}", harmless(&names));
         }
     }
     if let Turn::Asks { questions, order } = turn {

@@ -121,21 +121,29 @@ pub fn taken(node: &NodeId, given: &[Json], order: usize, question: &Question) -
 /// At most so many for one question.
 const ANSWERS_MAX: usize = 8;
 
-/// Those that are made, since none was given: one, or each that the schema names, the likeliest first.
-pub fn alternatives(node: &NodeId, order: usize, question: &Question) -> Result<Vec<Answer>, String> {
-    let mut all = vec![made(node, order, question)?];
-    let Some(schema) = &question.answer_schema else { return Ok(all) };
-    let Ok(check) = AnswerSchema::compile(schema) else { return Ok(all) };
+/// Those that are made, since none was given: one, or each that the schema names, the likeliest first; and to
+/// how many ways that it names none could be made.
+pub fn alternatives(
+    node: &NodeId,
+    order: usize,
+    question: &Question,
+) -> Result<(Vec<Answer>, usize), String> {
+    let (mut all, mut unmade) = (vec![made(node, order, question)?], 0);
+    let Some(schema) = &question.answer_schema else { return Ok((all, 0)) };
+    let Ok(check) = AnswerSchema::compile(schema) else { return Ok((all, 0)) };
     for way in ways(&schema.value(), ANSWERS_MAX) {
         let way =
             Question { answer_schema: Json::from_value(&way).ok(), default_answer: None, ..question.clone() };
-        let Some((answer, MadeFrom::Schema)) = sample::answer(&way) else { continue };
+        let Some((answer, MadeFrom::Schema)) = sample::answer(&way) else {
+            unmade += 1;
+            continue;
+        };
         let is_new = all.iter().all(|known| known.answer != answer);
         if is_new && all.len() < ANSWERS_MAX && check.check(&answer.value()).is_ok() {
             all.push(Answer { answer, from: From::Made(MadeFrom::Schema) });
         }
     }
-    Ok(all)
+    Ok((all, unmade))
 }
 
 fn made(node: &NodeId, order: usize, question: &Question) -> Result<Answer, String> {

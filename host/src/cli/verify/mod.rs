@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::Shell;
 use super::document::{Exit, Said};
 use super::failure::Failure;
-use super::inspect;
+use super::{inspect, install, r#try};
 use crate::engine::verify::Subject;
 use crate::engine::{EngineError, Host};
 use crate::model::{Digest, GraphSpec, Json, Limits, NodeId};
@@ -28,6 +28,7 @@ is shown with both sides. Nothing goes out: effects end as --effects says, quest
 --answers. Of a graph every node that is a component is verified, with those channels of the input that it
 reads.
 
+    holdpoint verify refund --input '{\"amount\": 250}'
     holdpoint verify target/components/refund.wasm --input '{\"amount\": 250}' --answers '[\"refund\"]'
     holdpoint verify refund.toml --input @case.json --node refund
 
@@ -45,8 +46,9 @@ what it does when it succeeds was not. With --failures, which ask for a failure,
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A graph's file (.toml), a component's file, or the digest of an installed component
-    #[arg(value_name = "GRAPH|COMPONENT")]
+    /// A graph's file (.toml), a node's folder, which is built first, a component's file, or the digest of an
+    /// installed component
+    #[arg(value_name = "GRAPH|NODE")]
     target: String,
 
     /// Only this node of the graph
@@ -155,6 +157,13 @@ impl Node {
 
 async fn subjects(args: &Args, given: &Inputs, host: &Host, shell: &Shell) -> Result<Vec<Subject>, Failure> {
     shell.screen.busy("compiling");
+    let folder = Path::new(&args.target);
+    if folder.is_dir() && args.node.is_none() {
+        let component = r#try::component(folder, shell).await?;
+        let bytes = install::read(&component).await?;
+        let name = component.display().to_string();
+        return Ok(vec![host.subject(&name, bytes, &given.state, &given.outcomes).await?]);
+    }
     if !inspect::is_graph(&args.target) {
         if args.node.is_some() {
             return Err(Failure::argument(

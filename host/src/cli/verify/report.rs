@@ -166,7 +166,7 @@ fn others(text: &mut String, node: &Node) -> std::fmt::Result {
     }
     match node.ways_left {
         0 => Ok(()),
-        left => writeln!(text, "    not gone: {} or more; --answers goes one", counted(left, "other way")),
+        left => writeln!(text, "    not gone: at least {}; --answers goes one", counted(left, "other way")),
     }
 }
 
@@ -338,7 +338,7 @@ mod tests {
             r#"      1  effect refund under "k", {"amount":7}"#,
             r#"    finished: {"c":1}"#,
             "        failed: trap: no",
-            "    not gone: 2 other ways or more; --answers goes one",
+            "    not gone: at least 2 other ways; --answers goes one",
             "    not asked for: 1 of --answers",
             "    note: the key of call 1 comes from the clock or a random number: activated again, the node has it done again",
             "    fuel 1,234 of 2,000,000,000, memory 65 KiB, 1.2 s",

@@ -60,10 +60,10 @@ pub async fn all(
     given: Option<&[Json]>,
     shell: &Shell,
 ) -> Result<Roads, Failure> {
-    let mut walk = Walk { host, subject, given, shell, gone: 0 };
+    let mut walk = Walk { host, subject, given, shell, gone: 0, unmade: 0 };
     let (first, turns) = walk.go(&[]).await?;
     let keys_by_chance = walk.keys_by_chance(&first).await;
-    let mut roads = Roads { first, others: Vec::new(), left: 0, keys_by_chance };
+    let mut roads = Roads { first, others: Vec::new(), left: walk.unmade, keys_by_chance };
     let mut ahead: VecDeque<Vec<usize>> = branches(&[], &turns).into();
     while let Some(turn) = ahead.pop_front() {
         if roads.others.iter().chain([&roads.first]).any(|road| !road.replays()) {
@@ -76,6 +76,7 @@ pub async fn all(
         match walk.go(&turn).await {
             Ok((road, turns)) => {
                 ahead.extend(branches(&turn, &turns));
+                roads.left += walk.unmade;
                 roads.others.push(road);
             }
             // A question that nothing is known to answer, which the first way did not meet.
@@ -89,8 +90,8 @@ pub async fn all(
 /// The ways that part from one after the turns that it was told to take, each at one question.
 fn branches(told: &[usize], turns: &[usize]) -> Vec<Vec<usize>> {
     let mut branches = Vec::new();
-    for at in told.len()..turns.len() {
-        for turn in 1..turns[at] {
+    for (at, &of) in turns.iter().enumerate().skip(told.len()) {
+        for turn in 1..of {
             let mut branch = told.to_vec();
             branch.resize(at, 0);
             branch.push(turn);
@@ -106,6 +107,8 @@ struct Walk<'w> {
     given: Option<&'w [Json]>,
     shell: &'w Shell,
     gone: usize,
+    /// Ways that part from the last one, and for which no answer could be made.
+    unmade: usize,
 }
 
 impl Walk<'_> {
@@ -114,11 +117,16 @@ impl Walk<'_> {
         self.gone += 1;
         let (node, screen) = (&self.subject.node, &self.shell.screen);
         screen.busy(format!("{node}: running it"));
-        let (mut answers, mut turns) = (Vec::new(), Vec::new());
+        let (mut answers, mut turns, mut unmade) = (Vec::new(), Vec::new(), 0);
         let answer = |order: usize, question: &Question| {
             let mut all = match self.given {
                 Some(given) => vec![taken(node, given, order, question)?],
-                None => alternatives(node, order, question)?,
+                None => {
+                    let (all, none) = alternatives(node, order, question)?;
+                    // Those at earlier questions were counted where the way begins that this one parts from.
+                    unmade += if order < told.len() { 0 } else { none };
+                    all
+                }
             };
             turns.push(all.len());
             let turn = told.get(order).copied().unwrap_or(0).min(all.len() - 1);
@@ -133,6 +141,7 @@ impl Walk<'_> {
             VerifyError::Answer(message) => Failure::argument(message),
             VerifyError::CutShort(_) => Failure::Host(format!("node {node}: {error}")),
         })?;
+        self.unmade = unmade;
         Ok((road(report, answers), turns))
     }
 

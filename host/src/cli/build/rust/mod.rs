@@ -68,7 +68,9 @@ fn compile(
     let names = workspace.names();
     // At a terminal cargo shows best itself how far it is.
     let watched = progress.is_watched();
-    progress.step(format!("building {} for {TARGET}; a first build takes minutes", names.join(", ")));
+    let is_first = !workspace.target.join("guests").join(TARGET).exists();
+    let wait = if is_first { "; the first build takes minutes" } else { "" };
+    progress.step(format!("building {} for {TARGET}{wait}", names.join(", ")));
     if watched {
         progress.rest();
     }
