@@ -27,6 +27,7 @@ mod start;
 mod memory;
 mod instances;
 mod languages;
+mod instructions;
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +39,7 @@ use bare_call::{Allocation, BareCall, Image};
 use bare_commit::BareCommit;
 use report::Report;
 
-const PARTS: [&str; 11] = [
+const PARTS: [&str; 12] = [
     "cycle",
     "crowd",
     "threads",
@@ -50,6 +51,7 @@ const PARTS: [&str; 11] = [
     "memory",
     "instances",
     "languages",
+    "instructions",
 ];
 
 /// Where all of it happens.
@@ -77,6 +79,11 @@ async fn main() -> anyhow::Result<()> {
         && what == memory::CHILD
     {
         return memory::child(rest).await;
+    }
+    if let [what, rest @ ..] = arguments.as_slice()
+        && what == instructions::CHILD
+    {
+        return instructions::child(rest).await;
     }
     for argument in &arguments {
         match argument.as_str() {
@@ -125,6 +132,7 @@ async fn run(amount: Amount, parts: &[String], name: &str) -> anyhow::Result<()>
             "start" => start::measure(&page, amount, report).await?,
             "memory" => memory::measure(&page, amount, report).await?,
             "instances" => instances::measure(amount, report).await?,
+            "instructions" => instructions::measure(&page, report).await?,
             "languages" => languages::measure(&page, amount, report).await?,
             growing => growth::measure(growing, &page, amount, report).await?,
         }
