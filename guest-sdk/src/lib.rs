@@ -241,7 +241,7 @@ pub mod prelude {
 
     pub use crate::{
         Action, Approval, Context, Decision, EffectError, Fail, NodeError, Outcome, Question, Retry, approve,
-        effect, events, interrupt, interrupt_all, log, node, random, steering, time,
+        effect, events, interrupt, interrupt_all, log, node, steering,
     };
 }
 

@@ -198,7 +198,7 @@ impl Play {
         assert!(
             expected == call,
             "the node diverged: host call {index} was {expected:?} on the first pass, and is {call:?} now (if that \
-             comes of the clock or of a random number: those of the script are time::now and random::number)"
+             comes of the clock or of a random number: the script has holdpoint_guest::time::now and random::number)"
         );
         Some(reply.clone())
     }
