@@ -10,7 +10,7 @@ use std::process::{Command as Process, Stdio};
 use holdpoint::model::InterruptKind;
 use holdpoint::{Command, RunStatus};
 use serde_json::json;
-use sqlx::{ConnectOptions as _, Connection as _};
+use sqlx::Connection as _;
 
 use crate::refusals::connect;
 use crate::service::{Served, settings};
