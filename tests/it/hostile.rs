@@ -205,15 +205,19 @@ async fn s20_fresh_memory_is_zeroes_whoever_had_it_before() {
         )
     };
     let fills = bench.by_hand(node("", &over_all("(i32.store (local.get $at) (i32.const 0xC0FFEE))"))).await;
-    let looks =
-        bench.by_hand(node("", &over_all("(if (i32.load (local.get $at)) (then (unreachable)))"))).await;
+    let look = "(if (i32.load (local.get $at)) (then (unreachable)))";
     let both = over_all(
         "(i32.store (local.get $at) (i32.const 1)) (if (i32.load (local.get $at)) (then (unreachable)))",
     );
     assert_eq!(bench.component_fails(node("", &both)).await.kind, Kind::Trap, "it would find something");
+    // The next is another tenant's, in the one place that there is for a task.
+    let other = bench.host.for_tenant("other".parse().unwrap());
+    let digest = other.install("looks", node("", &over_all(look))).await.unwrap().digest;
+    let spec = GraphSpec::new("by-hand", "n").node("n", NodeSpec::component(digest));
+    let others = other.compile(&spec).await.unwrap();
     for _ in 0..5 {
         completed(fills.invoke(on("t"), json!({})).await.unwrap());
-        completed(looks.invoke(on("u"), json!({})).await.unwrap());
+        completed(others.invoke(on("u"), json!({})).await.unwrap());
     }
 }
 

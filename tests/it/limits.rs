@@ -35,6 +35,9 @@ async fn s02_an_endless_loop_with_fuel_ends_at_the_deadline_and_others_go_on_mea
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        // Another tenant's as well.
+        let other = host.for_tenant("other".parse().unwrap()).compile(&scripted(&["n"])).await.unwrap();
+        completed(other.invoke(on("looping"), script(json!([{ "put": { "c": 1 } }]))).await.unwrap());
         graph.invoke(on("well"), script(json!([{ "put": { "c": 1 } }]))).await
     });
     let Either::Right((first, looping)) = select(looping, well).await else {
@@ -260,9 +263,15 @@ async fn s09_one_call_hands_over_a_bounded_amount() {
     is_limit(&bench.script_fails(strings).await, "interrupts", 1_000);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn s10_handles_are_held_to_their_limit() {
-    let bench = Bench::new(Limits { handles: 500, ..Limits::default() }).await;
+/// Makes without end what this imports.
+fn making(imports: &str, takes: &str) -> Vec<u8> {
+    let items = format!(r#"(import "from" "make" (func $make (param {takes}) (result i32)))"#);
+    let run = format!("(loop (drop (call $make ({takes}.const 1))) (br 0)) (unreachable)");
+    component(imports, r#"(with "from" (instance $from))"#, &module(&items, &run))
+}
+
+/// Makes pollables without end.
+pub fn handles() -> Vec<u8> {
     let pollables = r#"
         (import "wasi:io/poll@0.2.0" (instance $poll (export "pollable" (type (sub resource)))))
         (alias export $poll "pollable" (type $pollable))
@@ -271,14 +280,17 @@ async fn s10_handles_are_held_to_their_limit() {
             (export "subscribe-duration" (func (param "when" u64) (result (own $pollable))))))
         (core func $subscribe (canon lower (func $clock "subscribe-duration")))
         (core instance $from (export "make" (func $subscribe)))"#;
+    making(pollables, "i64")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s10_handles_are_held_to_their_limit() {
+    let bench = Bench::new(Limits { handles: 500, ..Limits::default() }).await;
     let own = r#"
         (type $own (resource (rep i64)))
         (core func $new (canon resource.new $own))
         (core instance $from (export "make" (func $new)))"#;
-    for (imports, takes) in [(pollables, "i64"), (&own.replace("i64", "i32"), "i32")] {
-        let items = format!(r#"(import "from" "make" (func $make (param {takes}) (result i32)))"#);
-        let run = format!("(loop (drop (call $make ({takes}.const 1))) (br 0)) (unreachable)");
-        let bytes = component(imports, r#"(with "from" (instance $from))"#, &module(&items, &run));
+    for bytes in [handles(), making(&own.replace("i64", "i32"), "i32")] {
         is_limit(&bench.component_fails(bytes).await, "handles", 500);
     }
 }

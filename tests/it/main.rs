@@ -64,6 +64,7 @@ mod service_ends;
 mod service_seen;
 mod load;
 mod rewinding;
+mod schema_one;
 mod service_durable;
 mod service_tenants;
 mod service_own;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::by_hand::node;
 use crate::compiling::{large, slow};
 use crate::hostile::Bench;
-use crate::limits::{MIB, many_names, many_routes, random_bytes};
+use crate::limits::{MIB, handles, many_names, many_routes, random_bytes};
 use crate::process::binary;
 use crate::world::*;
 
@@ -142,6 +142,8 @@ async fn rows(bench: &Bench) -> Vec<(&'static str, Hostile)> {
     let two_memories =
         "(loop (drop (memory.grow $memory (i32.const 16))) (drop (memory.grow $other (i32.const 16)))
         (br 0)) (unreachable)";
+    let whole = std::fs::read(component("script")).unwrap();
+    let cut = whole[..whole.len() / 2].to_vec();
     let bad_pointer = "(i32.store (i32.const 4) (i32.const 0x7fff_0000)) (i32.const 0)";
     let deep = "[".repeat(1_000_000);
     let mut chain = json!({ "$ref": "#/$defs/d0", "$defs": {} });
@@ -165,15 +167,23 @@ async fn rows(bench: &Bench) -> Vec<(&'static str, Hostile)> {
         ("s09 random bytes", by_hand(random_bytes()).await),
         ("s09 routes", by_hand(many_routes()).await),
         ("s09 names", Hostile::Install(many_names())),
+        ("s10 handles", by_hand(handles()).await),
         ("s11 effects", fails(&few_calls, forever(effect(json!("again"))))),
         ("s11 large outcomes", fails(&small_calls, forever(effect(json!("again"))))),
         ("s11 questions", Hostile::Asks(few_questions, script(forever(json!({ "ask": "?" }))))),
         ("s12 an effect without end", fails(&little_time, json!([effect(json!("never"))]))),
         ("s13 a panic", fails(own, json!([{ "panic": "x".repeat(1 << 20) }]))),
         ("s14 a bad pointer", by_hand(node("", bad_pointer)).await),
+        ("s15 an exit", fails(own, json!([{ "open": "/etc/passwd" }, { "exit": 3 }]))),
+        ("s16 no node", Hostile::Install(wat::parse_str("(module (memory 4000))").unwrap())),
         ("s17 a long compilation", Hostile::Install(slow())),
         ("s17 a large compilation", Hostile::Install(large())),
         ("s18 a large file", Hostile::Install(vec![0; 65 << 20])),
+        ("s18 a file that is cut short", Hostile::Install(cut)),
+        (
+            "s23 an update of the wrong type",
+            fails(own, json!([{ "put": { "a": { "x": "x".repeat(1 << 20) } } }])),
+        ),
         ("s27 a large schema", fails(own, asks(json!({ "description": "x".repeat(3 << 20) })))),
         ("s27 a chain of references", fails(own, asks(chain))),
         ("s27 many patterns", fails(own, asks(json!({ "type": "string", "allOf": patterns })))),

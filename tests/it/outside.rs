@@ -1,11 +1,13 @@
 //! Where effects may reach, and what they may cost.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use holdpoint::model::{EffectSpec, HttpSpec, Kind, Limits};
-use holdpoint::{Command, EngineError, GraphSpec, RunStatus};
+use holdpoint::model::{EffectMode, EffectSpec, HttpSpec, Kind, Limits};
+use holdpoint::{Command, EffectFailure, EngineError, GraphSpec, RunStatus};
 use serde_json::{Value, json};
 
+use crate::hostile::is_limit;
 use crate::world::*;
 
 fn sends_to(url: &str) -> GraphSpec {
@@ -23,18 +25,53 @@ fn send() -> Value {
     script(json!([{ "effect": { "name": "e", "key": "k", "input": 1 } }, { "put_results": "a" }]))
 }
 
+/// The first sending is never answered, each later one is.
 #[tokio::test(flavor = "multi_thread")]
-async fn s12_an_effect_that_never_ends_ends_at_the_deadline() {
-    let world = World::new();
-    let host = world.builder().database(world.db()).limits(Limits { deadline_ms: 300, ..Limits::default() });
-    let host = host.effect("e", |_| std::future::pending()).open().await.unwrap();
-    let graph = host.compile(&scripted(&["n"])).await.unwrap();
-    let run = graph.invoke(on("t"), send()).await.unwrap();
-    assert_eq!(failed(&run), Kind::Limit);
-    let error = run.error.unwrap();
-    assert_eq!((&error.more["limit"], &error.more["value"]), (&json!("deadline_ms"), &json!(300)));
-    // Nothing is left of it: the same host, one task at a time, goes on.
-    completed(graph.invoke(on("other"), script(json!([]))).await.unwrap());
+async fn s12_an_effect_that_never_ends_ends_at_the_deadline_and_is_in_doubt_or_sent_again() {
+    for mode in [EffectMode::AtLeastOnce, EffectMode::AtMostOnce] {
+        let world = World::new();
+        let limits = Limits { deadline_ms: 500, tasks_at_once: 1, ..Limits::default() };
+        let (sent, left) = (Arc::new(Mutex::new(Vec::new())), Arc::new(()));
+        let (sending, held) = (sent.clone(), left.clone());
+        let host = world.builder().database(world.db()).limits(limits).effect("e", move |request| {
+            let (sending, held) = (sending.clone(), held.clone());
+            async move {
+                let first = {
+                    let mut sent = sending.lock().unwrap();
+                    sent.push(request.idempotency_key);
+                    sent.len() == 1
+                };
+                if first {
+                    std::future::pending::<()>().await;
+                }
+                drop(held);
+                Ok::<Value, EffectFailure>(json!("done"))
+            }
+        });
+        let host = host.open().await.unwrap();
+        let spec = scripted(&["n"]).effect("e", EffectSpec { mode, ..EffectSpec::default() });
+        let graph = host.compile(&spec).await.unwrap();
+        let handles = Arc::strong_count(&left);
+        let run = graph.invoke(on("t"), send()).await.unwrap();
+        assert_eq!(failed(&run), Kind::Limit);
+        is_limit(&run.error.unwrap(), "deadline_ms", 500);
+        // Nothing is left of it: what was being sent is dropped, and the one place for a task is free.
+        assert_eq!(Arc::strong_count(&left), handles, "{mode:?}");
+        completed(graph.invoke(on("other"), script(json!([]))).await.unwrap());
+        let again = host.retry(on("t")).await.unwrap();
+        match mode {
+            EffectMode::AtLeastOnce => completed(again),
+            EffectMode::AtMostOnce => {
+                let asked = paused(again).remove(0);
+                assert_eq!((asked.kind.as_str(), sent.lock().unwrap().len()), ("in-doubt", 1));
+                let not_done = Command::resume(json!({ "not_done": true }));
+                completed(graph.resume(on("t"), not_done).await.unwrap());
+            }
+        }
+        let sent = sent.lock().unwrap().clone();
+        assert!(sent.len() == 2 && sent[0] == sent[1], "{mode:?}: under the same key: {sent:?}");
+        assert_eq!(graph.state(on("t")).await.unwrap()["a"], json!([{ "ok": "done" }]));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

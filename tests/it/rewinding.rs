@@ -1,11 +1,12 @@
 //! Going on from an earlier state, on the same thread.
 
 use holdpoint::engine::{Onward, Rewind, StateUpdate};
-use holdpoint::model::{CheckpointId, Kind, RunStatus};
+use holdpoint::model::{CheckpointId, EffectMode, Kind, RunStatus};
 use holdpoint::{Command, GraphSpec, Host};
 use serde_json::json;
 
 use crate::forks::{history, nested, nested_input};
+use crate::process::Desk;
 use crate::world::*;
 
 fn line() -> GraphSpec {
@@ -125,4 +126,35 @@ async fn a_thread_that_runs_or_a_checkpoint_that_is_not_there_is_refused() {
     host.prune(on("t"), 1).await.unwrap();
     assert_eq!(refused(host.rewind(on("t"), Rewind::to(gone)).await).error.kind, Kind::Pruned);
     assert_eq!(refused(graph.invoke(on("t").from(gone), script(json!([]))).await).error.kind, Kind::Pruned);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn going_back_is_a_command() {
+    let desk = Desk::new(EffectMode::AtLeastOnce).await;
+    let ops = script(json!([
+        { "effect": { "name": "e", "key": "k", "input": 1 } }, { "ask": "?" }, { "put_results": "a" }
+    ]))
+    .to_string();
+    let first = desk.say(&desk.start(&ops)).await.exit(3).clone();
+    let old = first["interrupts"][0]["id"].as_str().unwrap();
+    let listed = desk.say(&["history", "--thread", "t"]).await.exit(0).clone();
+    let start = listed["checkpoints"].as_array().unwrap().last().unwrap()["checkpoint_id"].as_str().unwrap();
+    let back = |more: &[&'static str]| [&["rewind", "--thread", "t", "--checkpoint", start], more].concat();
+    let again = desk.say(&back(&["--as", "maria"])).await.exit(3).clone();
+    assert_eq!((&again["thread"], &again["status"]), (&json!("t"), &json!("interrupted")));
+    assert_ne!(again["run_id"], first["run_id"]);
+    let late = desk.say(&["resume", "--thread", "t", "--interrupt", old, "1"]).await.exit(4).clone();
+    assert_eq!(late["error"]["kind"], "stale");
+    assert!(late["error"]["message"].as_str().unwrap().contains("by maria"), "{late}");
+    assert_eq!(desk.service.received(), 1, "what was done outside stays done");
+    assert_eq!(desk.say(&["resume", "--thread", "t", "1"]).await.exit(0)["status"], "completed");
+
+    let held = desk.say(&back(&["--set", r#"{"a":["edited"]}"#, "--hold"])).await.exit(3).clone();
+    assert_eq!(held["interrupts"][0]["kind"], "before");
+    assert_eq!(held["state"]["a"], json!(["edited"]));
+    desk.say(&["resume", "--thread", "t", "--proceed"]).await.exit(3);
+    let bad = desk.say(&back(&["--hold"])).await;
+    bad.exit(2);
+    let nowhere = desk.say(&["rewind", "--thread", "t", "--checkpoint", old]).await.exit(4).clone();
+    assert_eq!((&nowhere["error"]["kind"], &nowhere["status"]), (&json!("not-found"), &json!("interrupted")));
 }

@@ -1,10 +1,14 @@
 //! Schemas that mean ill, and the largest answers: what a check costs is bounded.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use holdpoint::model::Json;
+use holdpoint::Command;
 use holdpoint::model::schema::AnswerSchema;
+use holdpoint::model::{Json, Kind};
 use serde_json::{Value, json};
+use tokio::sync::oneshot::error::TryRecvError;
+
+use crate::world::*;
 
 /// How long this thread had a processor, whatever else the machine does.
 fn worked() -> Duration {
@@ -109,4 +113,75 @@ fn s27_no_schema_and_answer_take_long() {
         assert!(took.as_secs() < 8, "{what}: {took:?}");
         assert!(checked.is_ok() || !fits, "{what}: {checked:?}");
     }
+}
+
+/// On one thread: whatever keeps it busy keeps everybody waiting.
+#[tokio::test]
+async fn s27_an_answer_that_takes_long_to_check_keeps_nobody_else_waiting() {
+    let world = World::new();
+    let graph = world.one().await;
+    let schema = json!({ "items": { "allOf": vec![json!({ "minimum": 0 }); 300] } });
+    let ops = json!([{ "ask": "?", "schema": schema }, { "put_results": "a" }]);
+    paused(graph.invoke(on("t"), script(ops)).await.unwrap());
+    let (stop, mut stopped) = tokio::sync::oneshot::channel::<()>();
+    let ticking = tokio::spawn(async move {
+        let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+        while stopped.try_recv() == Err(TryRecvError::Empty) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+        longest
+    });
+    let mut wrong = vec![1; 20_000];
+    wrong.push(-1);
+    let (schema, value) = (Json::from_value(&schema).unwrap(), json!(wrong));
+    assert!(!AnswerSchema::is_light(&schema, &value) && AnswerSchema::is_light(&schema, &json!([1])));
+    let began = Instant::now();
+    let refusal = refused(graph.resume(on("t"), Command::resume(value)).await);
+    let took = began.elapsed();
+    stop.send(()).unwrap();
+    let longest = ticking.await.unwrap();
+    assert_eq!((refusal.error.kind, &refusal.error.more["path"]), (Kind::Schema, &json!("/20000")));
+    println!("{took:?}, {longest:?} without a turn");
+    assert!(longest < took / 2, "{longest:?} of {took:?}");
+    completed(graph.resume(on("t"), Command::resume(json!([1, 2]))).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s27_a_schema_that_refers_to_a_file_or_an_address_reaches_neither() {
+    let world = World::new();
+    let graph = world.one().await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    // Whoever opened it would wait for somebody who writes.
+    let pipe = world.dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (n, reference) in
+        [format!("http://{address}/s.json"), format!("file://{}", pipe.display()), pipe.display().to_string()]
+            .into_iter()
+            .enumerate()
+    {
+        for schema in [
+            json!({ "$ref": reference }),
+            json!({ "$schema": reference, "type": "string" }),
+            json!({ "$id": reference, "$ref": "other.json" }),
+        ] {
+            let ops = script(json!([{ "ask": "?", "schema": schema }]));
+            let run = graph.invoke(on(&format!("t{n}{}", schema.get("$schema").is_some())), ops);
+            let run =
+                tokio::time::timeout(Duration::from_secs(20), run).await.expect("it opens nothing").unwrap();
+            // What only says by which rules it is written leads nowhere; all else is refused.
+            if schema.get("$schema").is_some() {
+                paused(run);
+                continue;
+            }
+            failed(&run);
+            let error = run.error.unwrap();
+            assert!(error.message.contains("schema"), "{schema}: {error}");
+        }
+    }
+    assert!(listener.accept().is_err(), "nobody came");
+    completed(graph.invoke(on("after"), script(json!([]))).await.unwrap());
 }

@@ -4,10 +4,11 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::process::binary;
 use crate::service::*;
-use crate::world::artifacts;
+use crate::world::{artifacts, scripted};
 
 /// `holdpoint serve` in a process of its own.
 pub struct Process {
@@ -256,4 +257,48 @@ async fn keys_are_made_on_the_command_line_and_count_while_the_service_runs() {
     assert!(!listed.to_string().contains(key.rsplit('_').next().unwrap()));
     holdpoint(&["key", "revoke", "--tenant", "acme", made["key_id"].as_str().unwrap()]);
     maria.post("/threads", json!({})).await.is(401);
+}
+
+/// Somebody else holds the database for longer than the store waits: what was taken before is not over, and is done
+/// once it can be.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_meets_a_database_that_is_held_by_others_is_taken_up_again() {
+    let outside = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = outside.local_addr().unwrap().to_string();
+    let process = Process::start(&["--lease-ms", "60000", "--egress", &address]).await;
+    let caller = process.caller();
+    caller.deploy_sending(&scripted(&["n"]), &address).await;
+    let effect = json!({ "effect": { "name": "e", "key": "k", "input": 1 } });
+    let script = json!([effect, { "put": { "c": 1 } }]);
+    let input =
+        json!({ "assistant_id": "scripted", "input": { "script": script }, "if_not_exists": "create" });
+    let run = caller.post("/threads/t/runs", input).await.is(200);
+    let (first, _) = outside.accept().await.unwrap();
+    let mut other = crate::refusals::connect(&process.dir.path().join("s.db")).await;
+    sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+    // Now it is done outside, and that cannot be written down.
+    tokio::spawn(async move {
+        let mut next = Some(first);
+        loop {
+            let mut asked = match next.take() {
+                Some(first) => first,
+                None => outside.accept().await.unwrap().0,
+            };
+            tokio::spawn(async move {
+                let mut request = vec![0; 64 << 10];
+                while asked.read(&mut request).await.is_ok_and(|read| read > 0) {
+                    let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+                    asked.write_all(reply).await.ok();
+                }
+            });
+        }
+    });
+    let said = process.says("a call waits for the database, and is taken up again");
+    tokio::time::timeout(std::time::Duration::from_secs(60), said).await.expect("it meets the lock");
+    let path = format!("/threads/t/runs/{}", run["run_id"].as_str().unwrap());
+    assert_eq!(caller.get(&path).await.is(200)["status"], "running");
+    sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();
+    let values = caller.get(&format!("{path}/join")).await.is(200);
+    assert_eq!(values["c"], 1, "once, and not twice: {values}");
+    assert_eq!(caller.get(&path).await.is(200)["status"], "success");
 }

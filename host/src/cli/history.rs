@@ -22,7 +22,7 @@ List the checkpoints of a thread, the newest first.
 
 A boundary ends a step and has the tasks of the next; a pause shows how far the tasks of its boundary were
 when they had to wait, and changes no channel. RUN is the path of subgraph nodes that the checkpoint is in.
-Any of them can be forked (`holdpoint fork`). Below stands what was asked from each boundary, and what became of it.
+Any of them can be forked (`holdpoint fork`) or gone back to (`holdpoint rewind`). Below stands what was asked from each boundary, and what became of it.
 
     holdpoint history --thread support-123 --limit 20";
 

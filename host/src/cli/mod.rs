@@ -19,6 +19,7 @@ mod pending;
 mod prune;
 mod resume;
 mod retry;
+mod rewind;
 mod run;
 mod serve;
 mod show;
@@ -136,6 +137,9 @@ enum Command {
     /// List the checkpoints of a thread
     #[command(long_about = history::ABOUT)]
     History(history::Args),
+    /// Take a thread back to an earlier checkpoint
+    #[command(long_about = rewind::ABOUT)]
+    Rewind(rewind::Args),
     /// Make a new thread from a checkpoint of another
     #[command(long_about = fork::ABOUT)]
     Fork(fork::Args),
@@ -311,6 +315,7 @@ impl Command {
             Self::Steer(args) => steer::run(args, shell).await,
             Self::Threads(args) => threads::run(args, shell).await,
             Self::History(args) => history::run(args, shell).await,
+            Self::Rewind(args) => rewind::run(args, shell).await,
             Self::Fork(args) => fork::run(args, shell).await,
             Self::Copy(args) => copy::run(args, shell).await,
             Self::Prune(args) => prune::run(args, shell).await,

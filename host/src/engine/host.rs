@@ -76,6 +76,8 @@ pub struct Shared {
     waiting: mpsc::UnboundedSender<Waiting>,
     /// By tenant too: a digest that somebody knows gives them nothing.
     graphs: Mutex<HashMap<(TenantId, Digest), Arc<CompiledGraph>>>,
+    /// Who may hold an answer against a schema that takes long: one at a time, whoever asks.
+    pub heavy: Arc<tokio::sync::Semaphore>,
     infos: Mutex<HashMap<(TenantId, Digest), NodeInfo>>,
 }
 
@@ -222,6 +224,7 @@ impl HostBuilder {
             threads: Mutex::default(),
             waiting,
             graphs: Mutex::default(),
+            heavy: Arc::new(tokio::sync::Semaphore::new(1)),
             infos: Mutex::default(),
         });
         tokio::spawn(queue::worker(words, Arc::downgrade(&shared)));

@@ -23,6 +23,7 @@ use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, ThreadId, Timestamp, is_line};
 use crate::model::json::Json;
 use crate::model::limits::Limits;
+use crate::model::schema::AnswerSchema;
 use crate::store::{
     Batch, CommitError, Committed, Expect, LeaseChange, Sought, Store, ThreadSnapshot, Write,
 };
@@ -91,8 +92,7 @@ impl Host {
             Ok(only) => only,
             Err(_) => {
                 let snapshot = self.load(store, thread).await?;
-                let (now, limits) = (self.shared.clock.now(), &self.limits);
-                let first = meant(&asked_at(&snapshot, now), target.as_ref(), &command, limits);
+                let first = self.matched(&snapshot, target.as_ref(), &command, meant).await;
                 match first {
                     // A request that names itself may be at work right now: that is seen when it is done.
                     Err(no_match) if command.request_id.is_none() => {
@@ -184,17 +184,15 @@ impl Host {
             return Ok(Taken::Replied(reply));
         }
         self.expect(store, thread, snapshot, target, command).await?;
-        let (asked, limits) = (asked_at(snapshot, self.shared.clock.now()), &self.limits);
-        let matched = match found {
-            None => meant(&asked, target.as_ref(), command, limits),
-            Some(found) => found.and_then(|deliveries| still_pending(&asked.open, deliveries)),
-        };
-        let matched = matched.and_then(|deliveries| {
+        let matched = self.matched(snapshot, target.as_ref(), command, |asked, target, command, limits| {
+            let deliveries = match found {
+                None => meant(asked, target, command, limits)?,
+                Some(found) => still_pending(&asked.open, found?)?,
+            };
             let along = children(&asked.open, &deliveries, &command.pending_children, limits)?;
             Ok((deliveries, along))
         });
-        drop(asked);
-        let (deliveries, (resolved, cancelled)) = match matched {
+        let (deliveries, (resolved, cancelled)) = match matched.await {
             Ok(matched) => matched,
             Err(no_match) => return Err(self.unmatched(store, thread, snapshot, no_match).await?.into()),
         };
@@ -209,6 +207,38 @@ impl Host {
             steer: command.steer.clone(),
             request: request.cloned(),
         }))
+    }
+
+    /// What a command comes to at what is asked. To hold its answers against their schemas may take seconds: that is
+    /// done apart, one at a time, and keeps nothing else of this process waiting.
+    async fn matched<T: Send + 'static>(
+        &self,
+        snapshot: &ThreadSnapshot,
+        target: Option<&ResumeTarget>,
+        command: &Command,
+        matches: impl FnOnce(&AskedAt<'_>, Option<&ResumeTarget>, &Command, &Limits) -> Result<T, NoMatch>
+        + Send
+        + 'static,
+    ) -> Result<T, NoMatch> {
+        let now = self.shared.clock.now();
+        {
+            let asked = asked_at(snapshot, now);
+            if is_light(&asked.open, command) {
+                return matches(&asked, target, command, &self.limits);
+            }
+        }
+        let (snapshot, target, command) = (snapshot.clone(), target.cloned(), command.clone());
+        let limits = self.limits.clone();
+        // It goes on without the caller that went away, and so it keeps its turn.
+        let turn = self.shared.heavy.clone().acquire_owned().await;
+        let apart = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            matches(&asked_at(&snapshot, now), target.as_ref(), &command, &limits)
+        });
+        apart.await.unwrap_or_else(|broken| {
+            let what = format!("the answer could not be held against its schema: {broken}");
+            Err(NoMatch::Other(ErrorRecord::new(Kind::Store, what)))
+        })
     }
 
     /// The reply to a request that was sent before.
@@ -636,6 +666,30 @@ struct AskedAt<'a> {
 fn asked_at(snapshot: &ThreadSnapshot, now: Timestamp) -> AskedAt<'_> {
     let (due, open) = tree::asked(&snapshot.root).into_iter().partition(|asked| asked.row.is_due(now));
     AskedAt { open, due, now }
+}
+
+/// Whether what a command brings is held against the schemas of what is asked at once.
+fn is_light(open: &[Asked<'_>], command: &Command) -> bool {
+    // Each is looked at for a moment only, and there may be very many.
+    const LOOKS_MAX: usize = 16;
+    let mut looks = 0;
+    open.iter().filter_map(|asked| Some((asked.row, asked.row.answer_schema.as_ref()?))).all(
+        |(row, schema)| {
+            let answer = match &command.resume {
+                Resume::Value(value) => Some(value),
+                Resume::Answers(answers) => answers.get(&row.interrupt),
+                Resume::Proceed => None,
+            };
+            let resolves = match &command.pending_children {
+                PendingChildren::Resolve(value) => Some(value),
+                _ => None,
+            };
+            answer.into_iter().chain(resolves).all(|value| {
+                looks += 1;
+                looks <= LOOKS_MAX && AnswerSchema::is_light(schema, value)
+            })
+        },
+    )
 }
 
 /// What a command is for. A value that names no question may have been meant for one that has expired: it

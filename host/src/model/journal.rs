@@ -292,16 +292,18 @@ impl Journal {
 
     /// Begins another attempt after one that failed: answers, and effects that are done or failed for good,
     /// stay up to the first effect that may be sent again or question that nobody answered; what came of that
-    /// is cut off. Returns how many entries are left of what was there.
+    /// is cut off, and so is an effect that was under way: whether it was sent its own record says. Returns how many
+    /// entries are left of what was there.
     pub fn retry(&mut self, at: Timestamp) -> usize {
         let open = |entry: &Entry| match &entry.reply {
-            Reply::Effect(EffectReply::Retryable(_)) => true,
+            Reply::Effect(EffectReply::Begun | EffectReply::Retryable(_)) => true,
             Reply::Effect(EffectReply::Asked { answer, .. }) => answer.is_none(),
             Reply::Answers(answers) => answers.iter().any(Option::is_none),
             _ => false,
         };
         let kept = self.entries.iter().position(open).unwrap_or(self.entries.len());
         self.cut(kept);
+        debug_assert!(self.entries.iter().all(Entry::is_settled), "only the last entry can be unsettled");
         self.entries.push(Entry { call: Call::Attempt, reply: Reply::Attempt, at });
         kept
     }

@@ -55,8 +55,21 @@ impl AnswerSchema {
         }
     }
 
+    /// Whether to compile a schema and to hold an answer against it is done at once. What is not may take seconds,
+    /// and belongs where nothing else waits for it. It does not take long to say so.
+    pub fn is_light(schema: &Json, answer: &Value) -> bool {
+        if schema.as_str().len() > LIGHT_BYTES_MAX {
+            return false;
+        }
+        let schema = schema.value();
+        let weight = Weigher { root: &schema, known: HashMap::new() }.weigh(&schema, 0);
+        // What is refused is refused soon.
+        weight.is_ok_and(|weight| weight.schemas <= LIGHT_WEIGHT_MAX)
+            && steps(&schema, answer, LIGHT_STEPS_MAX).is_some()
+    }
+
     pub fn check(&self, answer: &Value) -> Result<(), Mismatch> {
-        if steps(&self.schema, answer).is_none() {
+        if steps(&self.schema, answer, STEPS_MAX).is_none() {
             return Err(Mismatch {
                 path: "/".into(),
                 what: format!(
@@ -85,6 +98,11 @@ const WEIGHT_MAX: u64 = 20_000;
 
 /// How far they may be in each other, references written out: what compiles and checks them goes down as deep.
 const DEPTH_MAX: u64 = 200;
+
+/// Some milliseconds, in a build that is not optimised.
+const LIGHT_BYTES_MAX: usize = 16 << 10;
+const LIGHT_WEIGHT_MAX: u64 = 1_000;
+const LIGHT_STEPS_MAX: u64 = 50_000;
 
 /// A pattern, compiled; and that it counts as many schemas, so that all of them together are bounded as well.
 const PATTERN_BYTES_MAX: usize = 512 << 10;

@@ -9,9 +9,9 @@ use serde_json::Value;
 /// A second or two, in a build that is not optimised. An object with ten members, each of a type, is some thirty.
 pub(super) const STEPS_MAX: u64 = 20_000_000;
 
-/// How many steps it is at the most; `None`: more than `STEPS_MAX`. The schema is one whose references end.
-pub(super) fn steps(schema: &Value, answer: &Value) -> Option<u64> {
-    let mut counter = Counter { root: schema, steps: 0 };
+/// How many steps it is at the most; `None`: more than `most`. The schema is one whose references end.
+pub(super) fn steps(schema: &Value, answer: &Value, most: u64) -> Option<u64> {
+    let mut counter = Counter { root: schema, steps: 0, most };
     counter.hold(schema, answer)?;
     Some(counter.steps)
 }
@@ -19,12 +19,13 @@ pub(super) fn steps(schema: &Value, answer: &Value) -> Option<u64> {
 struct Counter<'s> {
     root: &'s Value,
     steps: u64,
+    most: u64,
 }
 
 impl<'s> Counter<'s> {
     fn spend(&mut self, steps: u64) -> Option<()> {
         self.steps = self.steps.saturating_add(steps);
-        (self.steps <= STEPS_MAX).then_some(())
+        (self.steps <= self.most).then_some(())
     }
 
     fn hold(&mut self, schema: &'s Value, answer: &Value) -> Option<()> {
