@@ -6,9 +6,10 @@ use std::time::Instant;
 use holdpoint::model::TenantId;
 use holdpoint::store::{InvocationStatus, Store};
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
+use crate::service::{Served, settings};
 use crate::service_durable::Process;
 use crate::world::scripted;
 
@@ -74,4 +75,34 @@ async fn a_second_sigterm_ends_it_at_once_and_the_next_start_goes_on() {
     let join = format!("/threads/t/runs/{}/join", run["run_id"].as_str().unwrap());
     let values = process.caller().get(&join).await.is(200);
     assert_eq!(values["c"], 1, "{values}");
+}
+
+/// Slow by a byte now and then, or silent from the first: none is kept for longer than a request may take.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_does_not_say_what_it_wants_is_ended() {
+    let served = Served::start(holdpoint::server::ServeSettings { request_ms: 500, ..settings() }).await;
+    let address = served.url.strip_prefix("http://").unwrap().to_owned();
+    for (what, first, piece) in [
+        ("silent", "", ""),
+        ("perhaps HTTP/2", "PRI * HTTP/2", ""),
+        ("half a line", "GET /ok HT", "T"),
+        ("headers without end", "GET /ok HTTP/1.1\r\nhost: 127.0.0.1\r\n", "x: y\r\n"),
+        ("silent after an answer", "GET /ok HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", ""),
+    ] {
+        let (mut read, mut write) = tokio::net::TcpStream::connect(&address).await.unwrap().into_split();
+        write.write_all(first.as_bytes()).await.unwrap();
+        let drips = tokio::spawn(async move {
+            while write.write_all(piece.as_bytes()).await.is_ok() {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        });
+        let mut came = Vec::new();
+        let ends = read.read_to_end(&mut came);
+        // An end or a reset: what was still being sent is thrown away.
+        tokio::time::timeout(std::time::Duration::from_secs(20), ends).await.expect(what).ok();
+        assert_eq!(what == "silent after an answer", came.starts_with(b"HTTP/1.1 200"), "{what}");
+        drips.abort();
+    }
+    served.caller().get("/ok").await.is(200);
+    served.end().await;
 }

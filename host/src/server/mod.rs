@@ -4,6 +4,7 @@
 //! the service is `README.md` in this folder.
 
 mod service;
+mod connections;
 mod routes;
 mod openapi;
 mod caller;

@@ -123,9 +123,7 @@ impl Service {
         let sweeping = tokio::spawn(self.clone().keep_sweeping());
         let telling = tokio::spawn(self.clone().keep_telling());
         let app = routes::app(self.clone());
-        let stopped = self.stopped();
-        let serving = axum::serve(listener, app).with_graceful_shutdown(stopped);
-        let serving = tokio::spawn(async move { serving.await });
+        let serving = tokio::spawn(self.clone().connections(listener, app));
         shutdown.await;
         tracing::info!("ending: no more requests are taken");
         self.stopping.send_replace(true);
@@ -142,7 +140,7 @@ impl Service {
         telling.abort();
         self.host.clone().close().await;
         match ended {
-            Ok(Ok(served)) => served,
+            Ok(Err(broken)) => Err(io::Error::other(broken)),
             _ => Ok(()),
         }
     }
