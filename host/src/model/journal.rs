@@ -174,7 +174,8 @@ impl Entry {
     }
 }
 
-/// A task's journal with a place in it. Only the last entry can be unsettled.
+/// A task's journal with a place in it. Only the last call can be unsettled; where another attempt begins may follow
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Journal {
     entries: Vec<Entry>,
@@ -303,7 +304,8 @@ impl Journal {
         };
         let kept = self.entries.iter().position(open).unwrap_or(self.entries.len());
         self.cut(kept);
-        debug_assert!(self.entries.iter().all(Entry::is_settled), "only the last entry can be unsettled");
+        // What a person said about an effect that is not done yet stays as well, and the next attempt goes by it.
+        debug_assert!(self.entries.iter().all(Entry::is_answered), "nothing is waited for behind the mark");
         self.entries.push(Entry { call: Call::Attempt, reply: Reply::Attempt, at });
         kept
     }
@@ -383,7 +385,7 @@ impl Journal {
 
     /// The entry that a paused task waits at.
     pub fn waiting(&self) -> Option<(usize, &Entry)> {
-        let index = self.entries.len().checked_sub(1)?;
+        let index = self.entries.iter().rposition(|entry| entry.call != Call::Attempt)?;
         let entry = &self.entries[index];
         (!entry.is_settled()).then_some((index, entry))
     }
@@ -465,5 +467,24 @@ mod tests {
         let done = Reply::Effect(EffectReply::Known(EffectOutcome::Done(Json::null())));
         journal.settle(1, done, Timestamp(9));
         assert_eq!(journal.undurable().map(|(i, _)| i).collect::<Vec<_>>(), [1]);
+    }
+
+    #[test]
+    fn an_effect_that_is_not_done_waits_also_where_another_attempt_began_behind_it() {
+        let effect = Call::Effect { name: "e".into(), key: "k".into(), input: Json::null() };
+        let asked = |kind, answer| Reply::Effect(EffectReply::Asked { kind, answer });
+        let approved = asked(InterruptKind::Approve, Some(Json::null()));
+        let entry = Entry { call: effect.clone(), reply: approved, at: Timestamp(8) };
+        let mut journal = Journal::recorded(vec![answered("a"), entry], 0);
+        // What was approved stays so, and the next attempt goes by it.
+        assert_eq!(journal.retry(Timestamp(9)), 2);
+        journal.next(&ask("a"));
+        assert!(matches!(journal.next(&effect), Next::Recorded { index: 1, .. }));
+        journal.settle(1, asked(InterruptKind::InDoubt, None), Timestamp(10));
+        let waits_at = journal.waiting().map(|(index, entry)| (index, entry.is_answered()));
+        assert_eq!(waits_at, Some((1, false)), "the question would be nobody's");
+        // And where nobody answers it, that attempt's failure leaves nothing that waits.
+        assert_eq!(journal.retry(Timestamp(11)), 1);
+        assert_eq!(journal.waiting(), None);
     }
 }
