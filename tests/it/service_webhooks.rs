@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::http::{HeaderMap, StatusCode};
 use holdpoint::store::Scope;
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -121,5 +122,61 @@ async fn who_started_a_run_is_told_how_it_ended_also_by_the_next_process() {
     assert_eq!((&taken[0].1["type"], &taken[0].1["status"]), (&json!("run"), &json!("success")));
     assert_eq!(taken[0].1["values"]["c"], json!(1));
     assert_eq!(served.key("x", &[Scope::Run]).await.get("/threads/t").await.status, 404);
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn s28_a_webhook_reaches_only_what_the_operator_opened() {
+    let served = Served::start(settings()).await;
+    let caller = served.caller();
+    caller.scripted(&["n"]).await;
+    let run = |webhook: &str| {
+        json!({
+            "assistant_id": "scripted", "input": { "script": [{ "put": { "c": 1 } }] },
+            "if_not_exists": "create", "webhook": webhook,
+        })
+    };
+    for url in [
+        "http://10.0.0.1/",
+        "http://192.168.1.1/",
+        "http://169.254.169.254/latest",
+        "http://[::1]:9/",
+        "http://[::ffff:10.0.0.1]/",
+        "file:///etc/passwd",
+    ] {
+        let refused = caller.put("/tenants/default", json!({ "webhook": url })).await.is(422);
+        let why = if url.starts_with("file") { "only http: and https:" } else { "--egress" };
+        assert!(refused.to_string().contains(why), "{url}: {refused}");
+        caller.post("/threads/t/runs/wait", run(url)).await.is(422);
+    }
+
+    // One that it may reach sends it on: whoever that is hears nothing.
+    let receiver = Receiver::default();
+    let elsewhere = receiver.start().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let app = axum::Router::new().fallback(move || {
+        let elsewhere = elsewhere.clone();
+        async move { axum::response::Redirect::temporary(&elsewhere) }
+    });
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    caller.post("/threads/t/runs/wait", run(&url)).await.is(200);
+    let tried = async {
+        let not_taken = "webhooks_total{taken=\"no\"}";
+        while !caller
+            .request(Method::GET, "/metrics")
+            .send()
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap()
+            .contains(not_taken)
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), tried).await.unwrap();
+    assert!(receiver.refused.lock().unwrap().is_empty() && receiver.taken.lock().unwrap().is_empty());
     served.end().await;
 }

@@ -199,6 +199,45 @@ async fn s25_a_run_that_is_broken_off_while_its_commit_waits_is_there_whole() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn s25_a_run_that_is_called_off_in_its_node_or_while_its_commit_waits_is_over() {
+    let effect = json!({ "effect": { "name": "f", "key": "k", "input": 1 } });
+    for (ops, commit_waits) in [(json!([{ "loop": true }]), false), (json!([effect, { "ask": "?" }]), true)] {
+        let world = World::new();
+        let held = Held::default();
+        let limits = Limits { fuel: u64::MAX, tasks_at_once: 1, deadline_ms: 600_000, ..Limits::default() };
+        let host = held.effect(builder(&world)).limits(limits).database(world.db()).open().await.unwrap();
+        let graph = graph_on(&host).await;
+        let mut other = connect(&world.db()).await;
+        let (running, ops) = (graph.clone(), script(ops));
+        let run = tokio::spawn(async move { running.invoke(on("t"), ops).await });
+        let calling = async || host.cancel(on("t"), Some("maria"), None).await;
+        let called_off = if commit_waits {
+            held.reached().await;
+            assert_eq!(stands(&host).await.status, RunStatus::Running);
+            sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+            let before = host.store().unwrap().counters().batches;
+            held.go_on();
+            while host.store().unwrap().counters().batches == before {
+                tokio::task::yield_now().await;
+            }
+            let free = async { sqlx::query("ROLLBACK").execute(&mut other).await.unwrap() };
+            tokio::join!(calling(), free).0
+        } else {
+            assert_eq!(stands(&host).await.status, RunStatus::Running);
+            calling().await
+        };
+        let what = format!("the commit waits: {commit_waits}");
+        assert_eq!(called_off.expect(&what).status, RunStatus::Cancelled, "{what}");
+        let run = tokio::time::timeout(Duration::from_secs(20), run).await.expect(&what).unwrap().unwrap();
+        assert!(matches!(run.status, RunStatus::Cancelled | RunStatus::Interrupted), "{what}: {run:?}");
+        let stands = host.execution(on("t")).await.unwrap();
+        assert_eq!((stands.status, stands.interrupts.len()), (RunStatus::Cancelled, 0), "{what}");
+        // The one place is free, and the thread as well.
+        completed(graph.invoke(on("t"), script(json!([]))).await.unwrap());
+    }
+}
+
 async fn graph_on(host: &Host) -> holdpoint::Graph {
     host.compile(&scripted(&["n"])).await.unwrap()
 }

@@ -142,7 +142,11 @@ impl HttpSender {
 const NOT_FOLLOWED: &str = "the service answered with a redirect, and none is followed; the graph has to name the address it leads to";
 
 fn parse(http: &HttpSpec) -> Result<Url, String> {
-    Url::parse(&http.url).map_err(|error| format!("{:?} is no URL: {error}", http.url))
+    let url = Url::parse(&http.url).map_err(|error| format!("{:?} is no URL: {error}", http.url))?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        other => Err(format!("{:?} begins with {other}:, and only http: and https: are spoken", http.url)),
+    }
 }
 
 fn refusal(authority: &str) -> String {
