@@ -6,7 +6,7 @@ use std::process::Command as Process;
 
 use holdpoint::model::{Limits, NodeLimits};
 use holdpoint::sandbox::Compiler;
-use holdpoint::{Command, EffectFailure, EngineError, Graph, RunStatus};
+use holdpoint::{Command, EffectFailure, EngineError, Graph, RunConfig, RunStatus};
 use serde_json::{Value, json};
 
 use crate::by_hand::node;
@@ -45,7 +45,7 @@ fn s04_s07_s09_memory_and_files_are_back_where_they_were_after_each_hostile_node
         patient.compile(&scripted(&["n"])).await.unwrap();
         drop(patient);
         let bench = bench(cache.path()).await;
-        for (row, hostile) in rows(&bench).await {
+        for (row, hostile) in rows(&bench, cache.path()).await {
             // What is compiled, cached and opened for the first time stays.
             hostile.meet(&bench, row).await;
             forget_peak();
@@ -72,7 +72,7 @@ fn s04_s07_s09_memory_and_files_are_back_where_they_were_after_each_hostile_node
     });
 }
 
-/// Its effect `e` never answers if it is asked so.
+/// Its effect `e` never answers if it is asked so, and panics if it is asked so.
 async fn bench(cache: &Path) -> Bench {
     let limits = Limits { compile_ms: 4_000, compile_memory_bytes: 200 * MIB, ..Limits::default() };
     Bench::with(limits, |builder| {
@@ -81,6 +81,7 @@ async fn bench(cache: &Path) -> Bench {
             if request.input == json!("never") {
                 std::future::pending::<()>().await;
             }
+            assert!(request.input != json!("a bug"), "a bug of the embedder");
             Ok::<Value, EffectFailure>(json!("x".repeat(10_000)))
         })
     })
@@ -95,6 +96,12 @@ enum Hostile {
     /// Asks again and again.
     Asks(Graph, Value),
     Install(Vec<u8>),
+    /// So many of it at once, each on a thread of its own, fail.
+    Crowd(usize, Value),
+    /// Nobody waits for it any more.
+    Dropped(Value),
+    /// Meets a bug of the embedder.
+    Fault(Value),
 }
 
 impl Hostile {
@@ -115,12 +122,36 @@ impl Hostile {
                 let error = bench.host.install("hostile", bytes.clone()).await.unwrap_err();
                 assert!(matches!(error, EngineError::Component { .. }), "{row}: {error:?}");
             }
+            Self::Crowd(count, input) => {
+                let runs = (0..*count).map(|_| async {
+                    failed(&bench.graph.invoke(fresh_thread(), input.clone()).await.unwrap());
+                });
+                futures::future::join_all(runs).await;
+            }
+            Self::Dropped(input) => {
+                let (graph, input) = (bench.graph.clone(), input.clone());
+                let before = bench.host.sandbox().counters().instantiations;
+                let run = tokio::spawn(async move { graph.invoke(fresh_thread(), input).await });
+                while bench.host.sandbox().counters().instantiations == before {
+                    tokio::task::yield_now().await;
+                }
+                run.abort();
+                assert!(run.await.unwrap_err().is_cancelled(), "{row}");
+            }
+            Self::Fault(input) => {
+                let error = bench.graph.invoke(fresh_thread(), input.clone()).await.unwrap_err();
+                assert!(error.to_string().contains("panicked"), "{row}: {error}");
+            }
         }
         bench.serves().await;
     }
 }
 
-async fn rows(bench: &Bench) -> Vec<(&'static str, Hostile)> {
+fn fresh_thread() -> RunConfig {
+    on(&format!("t{}", uuid::Uuid::now_v7()))
+}
+
+async fn rows(bench: &Bench, cache: &Path) -> Vec<(&'static str, Hostile)> {
     let lowered = async |limits: NodeLimits| {
         let mut spec = scripted(&["n"]);
         spec.nodes.insert("n".into(), script_node().limits(limits));
@@ -143,6 +174,8 @@ async fn rows(bench: &Bench) -> Vec<(&'static str, Hostile)> {
         "(loop (drop (memory.grow $memory (i32.const 16))) (drop (memory.grow $other (i32.const 16)))
         (br 0)) (unreachable)";
     let whole = std::fs::read(component("script")).unwrap();
+    let artifact = std::fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().path());
+    let artifact = artifact.map(|path| std::fs::read(path).unwrap()).max_by_key(Vec::len).unwrap();
     let cut = whole[..whole.len() / 2].to_vec();
     let bad_pointer = "(i32.store (i32.const 4) (i32.const 0x7fff_0000)) (i32.const 0)";
     let deep = "[".repeat(1_000_000);
@@ -180,6 +213,15 @@ async fn rows(bench: &Bench) -> Vec<(&'static str, Hostile)> {
         ("s17 a large compilation", Hostile::Install(large())),
         ("s18 a large file", Hostile::Install(vec![0; 65 << 20])),
         ("s18 a file that is cut short", Hostile::Install(cut)),
+        ("s19 a precompiled artifact", Hostile::Install(artifact[32..].to_vec())),
+        (
+            "s20 a canary all over its memory",
+            Hostile::Passes(script(json!([{ "repeat": { "times": 64, "ops": [{ "grow": MIB }] } }]))),
+        ),
+        ("s24 two hundred at once", Hostile::Crowd(200, script(json!([{ "panic": "all of them" }])))),
+        ("s25 nobody waits for it", Hostile::Dropped(script(json!([{ "loop": true }])))),
+        ("s26 a bug of the embedder", Hostile::Fault(script(json!([effect(json!("a bug"))])))),
+        ("s29 another's keys", Hostile::Passes(script(json!([effect(json!("k")), effect(json!("n:k"))])))),
         (
             "s23 an update of the wrong type",
             fails(own, json!([{ "put": { "a": { "x": "x".repeat(1 << 20) } } }])),
