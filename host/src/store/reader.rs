@@ -33,9 +33,9 @@ pub(super) struct Readers {
 
 struct Reader {
     connection: Connection,
-    /// Of each statement that it has read with, by where its text stands: the names of its columns. SQLite
+    /// Of each statement that it has read with, by where its text begins and how long it is: the names of its columns. SQLite
     /// hands them out one by one, and each row is asked for all of them.
-    columns: HashMap<usize, Arc<[String]>>,
+    columns: HashMap<(usize, usize), Arc<[String]>>,
 }
 
 impl Readers {
@@ -157,7 +157,7 @@ impl View {
         faults::operation().map_err(failed)?;
         let reader = self.reader().as_mut().ok_or_else(|| failed(Failure::closed()))?;
         let mut statement = reader.connection.prepare_cached(sql.text).map_err(|e| failed(e.into()))?;
-        let names = reader.columns.entry(sql.text.as_ptr() as usize);
+        let names = reader.columns.entry((sql.text.as_ptr() as usize, sql.text.len()));
         let names = names
             .or_insert_with(|| statement.column_names().into_iter().map(str::to_owned).collect())
             .clone();
