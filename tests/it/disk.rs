@@ -81,3 +81,21 @@ async fn pause_on_a_full_disk(how: &str, db: &Path) {
     }
     println!("every refusal was seen");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_of_a_node_that_its_plan_has_not_is_damage_that_names_it() {
+    let world = World::new();
+    let host = world.host().await;
+    let graph = host.compile(&scripted(&["n"])).await.unwrap();
+    paused(graph.invoke(on("t"), script(json!([{ "ask": "?" }]))).await.unwrap());
+    drop((graph, host));
+    let mut raw = crate::refusals::connect(&world.db()).await;
+    let damaged = sqlx::query("UPDATE tasks SET node = '-7'").execute(&mut raw).await.unwrap();
+    assert_eq!(damaged.rows_affected(), 1);
+    let host = world.host().await;
+    let error = host.resume(on("t"), Command::resume("yes")).await.unwrap_err().to_string();
+    assert!(error.contains("node -7") && error.contains("changed or damaged"), "{error}");
+    sqlx::query("UPDATE tasks SET node = 'n'").execute(&mut raw).await.unwrap();
+    // Its answer was not used up.
+    completed(host.resume(on("t"), Command::resume("yes")).await.unwrap());
+}

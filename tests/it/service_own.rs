@@ -185,3 +185,23 @@ async fn the_figures_say_what_happened() {
     assert_eq!(caller.get("/info").await.is(200)["version"], env!("CARGO_PKG_VERSION"));
     served.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_no_object_is_refused_and_not_read_as_its_fields_in_order() {
+    let served = Served::start(settings()).await;
+    let caller = served.caller();
+    caller.scripted(&["n"]).await;
+    let paused = caller.wait("t", json!([{ "ask": 1 }])).await.is(200);
+    let id = paused["__interrupt__"][0]["id"].as_str().unwrap();
+    for (path, body) in [
+        (format!("/interrupts/{id}/answer"), json!([4])),
+        ("/threads/t/resume".to_owned(), json!([null, 4])),
+        ("/threads".to_owned(), json!([])),
+        ("/threads".to_owned(), json!("t")),
+    ] {
+        let refused = caller.post(&path, body).await.is(422);
+        assert!(refused.to_string().contains("takes an object"), "{path}: {refused}");
+    }
+    caller.post(&format!("/interrupts/{id}/answer"), json!({ "value": 4 })).await.is(200);
+    served.end().await;
+}

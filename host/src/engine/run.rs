@@ -150,6 +150,15 @@ impl Run {
             let mut slots = run.fresh_slots();
             for row in snapshot.tasks {
                 let Some(slot) = slots.get_mut(row.index) else { continue };
+                // Damage, or another graph under the run; its graph would be asked for a node that it has not.
+                if row.node != slot.row.node {
+                    let what = format!(
+                        "task {} is of node {}, and the plan of its step says {}; the row was changed or damaged: \
+                         restore a backup",
+                        row.task, row.node, slot.row.node
+                    );
+                    return Err(Refused::of(ErrorRecord::new(Kind::Store, what)).into());
+                }
                 slot.changed = false;
                 slot.ready = matches!(row.state, TaskState::Started);
                 slot.row = row;

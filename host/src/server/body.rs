@@ -44,6 +44,11 @@ fn parse<T: DeserializeOwned>(text: &str, service: &Shared) -> Result<T, Problem
     let bound = ("body_bytes", service.settings.body_bytes as u64);
     let json = service.host.limits().take_json(text, "the body", bound);
     let json = json.map_err(|error| Problem::from(crate::model::Refused::of(error)))?;
+    // A list would be read as the fields in their order, whatever its sender meant by it.
+    if !json.as_str().starts_with('{') {
+        let kind = json.kind();
+        return Err(Problem::invalid(format!("the body is {kind}; this route takes an object")));
+    }
     // The text as it is checked, so that what is read is what was bounded.
     serde_json::from_str(json.as_str()).map_err(|error| {
         let message = error.to_string();

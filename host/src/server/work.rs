@@ -251,13 +251,14 @@ impl Service {
                     }
                 };
                 let _one_of = this.meter.run(&call_tenant, &quotas).await;
-                // Called off, or forgotten, before it began: nothing of it is done.
-                let row = this.store().invocation(&call_tenant, call.invocation).await?;
-                if row.is_none_or(|row| row.status.is_over()) {
-                    let what = "the call was called off before it began";
-                    return Err(crate::model::Refused::plain(Kind::Cancelled, what).into());
-                }
                 loop {
+                    // Called off, or forgotten, before it began, or before it is taken up again: nothing more of
+                    // it is done.
+                    let row = this.store().invocation(&call_tenant, call.invocation).await?;
+                    if row.is_none_or(|row| row.status.is_over()) {
+                        let what = "the call was called off before it began";
+                        return Err(crate::model::Refused::plain(Kind::Cancelled, what).into());
+                    }
                     // What was taken waits where new things are refused.
                     let host = this.host.for_tenant(call_tenant.clone());
                     match execute(&host, &call).await {
