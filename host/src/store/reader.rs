@@ -128,11 +128,9 @@ impl View {
     ) -> Result<Vec<T>, StoreError> {
         let is_shared =
             Handle::try_current().is_ok_and(|of| of.runtime_flavor() == RuntimeFlavor::MultiThread);
-        match is_shared {
-            true => tokio::task::block_in_place(|| self.each(table, sql, usize::MAX, read)),
-            // Whoever has a runtime of one thread has no other work to be kept from.
-            false => self.each(table, sql, usize::MAX, read),
-        }
+        let all = || self.each(table, sql, usize::MAX, read);
+        // Whoever has a runtime of one thread has no other work to be kept from.
+        if is_shared { tokio::task::block_in_place(all) } else { all() }
     }
 
     pub async fn find<T>(
@@ -152,19 +150,19 @@ impl View {
         read: impl Fn(&Columns<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
         let store = self.store.clone();
-        let failed = |error: Failure| store.error(error);
+        let failed = |error: rusqlite::Error| store.error(error);
         store.tally.statement();
-        faults::operation().map_err(failed)?;
-        let reader = self.reader().as_mut().ok_or_else(|| failed(Failure::closed()))?;
-        let mut statement = reader.connection.prepare_cached(sql.text).map_err(|e| failed(e.into()))?;
+        faults::operation().map_err(|e| store.error(e))?;
+        let reader = self.reader().as_mut().ok_or_else(|| store.error(Failure::closed()))?;
+        let mut statement = reader.connection.prepare_cached(sql.text).map_err(failed)?;
         let names = reader.columns.entry((sql.text.as_ptr() as usize, sql.text.len()));
         let names = names
             .or_insert_with(|| statement.column_names().into_iter().map(str::to_owned).collect())
             .clone();
-        let mut rows = statement.query(params_from_iter(&sql.values)).map_err(|e| failed(e.into()))?;
+        let mut rows = statement.query(params_from_iter(&sql.values)).map_err(failed)?;
         let mut all = Vec::new();
         while all.len() < rows_max {
-            let Some(row) = rows.next().map_err(|e| failed(e.into()))? else { break };
+            let Some(row) = rows.next().map_err(failed)? else { break };
             all.push(read(&Columns { file: &store.file, table, names: &names, row })?);
         }
         Ok(all)
