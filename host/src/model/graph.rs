@@ -79,11 +79,9 @@ impl Names {
         }
     }
 
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Same(names) => names.is_empty(),
-            Self::Mapped(map) => map.is_empty(),
-        }
+    /// Only what a file that does not say it is read as may be left unwritten: `{}` is read as a table again.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 
@@ -100,14 +98,14 @@ pub struct NodeSpec {
     /// The sub-agent's name, for a subgraph; shown with what it asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    #[serde(skip_serializing_if = "Names::is_empty")]
+    #[serde(skip_serializing_if = "Names::is_default")]
     pub reads: Names,
-    #[serde(skip_serializing_if = "Names::is_empty")]
+    #[serde(skip_serializing_if = "Names::is_default")]
     pub writes: Names,
     /// From the labels that the node's routes use to nodes of this graph, or `"end"`.
-    #[serde(skip_serializing_if = "Names::is_empty")]
+    #[serde(skip_serializing_if = "Names::is_default")]
     pub routes: Names,
-    #[serde(skip_serializing_if = "Names::is_empty")]
+    #[serde(skip_serializing_if = "Names::is_default")]
     pub effects: Names,
     /// Stop before the node runs.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
