@@ -82,20 +82,67 @@ async fn pause_on_a_full_disk(how: &str, db: &Path) {
     println!("every refusal was seen");
 }
 
+/// All rows of what a thread consists of, as text.
+async fn rows(raw: &mut sqlx::SqliteConnection) -> Vec<String> {
+    let mut all = Vec::new();
+    for table in ["threads", "runs", "checkpoints", "tasks", "journal", "interrupts", "effects", "steering"] {
+        let columns = format!(
+            "SELECT group_concat('quote(\"' || name || '\")', ' || '','' || ') FROM pragma_table_info('{table}')"
+        );
+        let columns: String =
+            sqlx::query_scalar(sqlx::AssertSqlSafe(columns)).fetch_one(&mut *raw).await.unwrap();
+        let every = format!("SELECT '{table}: ' || {columns} FROM {table} ORDER BY 1");
+        all.extend(
+            sqlx::query_scalar::<_, String>(sqlx::AssertSqlSafe(every)).fetch_all(&mut *raw).await.unwrap(),
+        );
+    }
+    all
+}
+
+/// Whoever can write to the file can take out rows: what is left does not fit together, and an answer to it is
+/// refused before it is used up, each time it is sent.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_of_a_node_that_its_plan_has_not_is_damage_that_names_it() {
-    let world = World::new();
-    let host = world.host().await;
-    let graph = host.compile(&scripted(&["n"])).await.unwrap();
-    paused(graph.invoke(on("t"), script(json!([{ "ask": "?" }]))).await.unwrap());
-    drop((graph, host));
-    let mut raw = crate::refusals::connect(&world.db()).await;
-    let damaged = sqlx::query("UPDATE tasks SET node = '-7'").execute(&mut raw).await.unwrap();
-    assert_eq!(damaged.rows_affected(), 1);
-    let host = world.host().await;
-    let error = host.resume(on("t"), Command::resume("yes")).await.unwrap_err().to_string();
-    assert!(error.contains("node -7") && error.contains("changed or damaged"), "{error}");
-    sqlx::query("UPDATE tasks SET node = 'n'").execute(&mut raw).await.unwrap();
-    // Its answer was not used up.
-    completed(host.resume(on("t"), Command::resume("yes")).await.unwrap());
+async fn a_thread_whose_rows_do_not_fit_together_is_damage_and_uses_up_no_answer() {
+    let ask = json!([{ "ask": "first?" }, { "ask_all": ["second?", "third?"] }]);
+    for (damage, words) in [
+        ("UPDATE tasks SET node = '-7'", &["node -7"][..]),
+        ("DELETE FROM tasks", &["is not there, and has a question"]),
+        ("DELETE FROM journal", &["is paused, and the entry", "is not there"]),
+        ("DELETE FROM journal WHERE entry = 0", &["entry 0 of its journal is not there"]),
+        ("DELETE FROM journal WHERE entry = 1", &["is paused, and the entry", "is not there"]),
+        ("UPDATE journal SET entry = 2 WHERE entry = 1", &["entry 1 of its journal is not there"]),
+        ("DELETE FROM interrupts WHERE state = 'pending' AND place = 1", &["entry 1", "nobody is asked"]),
+        ("UPDATE interrupts SET entry = 0, place = 5 WHERE place = 1", &["damaged"]),
+        (
+            "UPDATE interrupts SET state = 'withdrawn', reason = '', settled_at = 1 WHERE place = 1",
+            &["entry 1", "nobody is asked"],
+        ),
+        ("UPDATE runs SET parent_run = run, parent_task = (SELECT task FROM tasks)", &["child of run"]),
+        ("UPDATE checkpoints SET run = zeroblob(16)", &["the head", "is of run"]),
+        ("DELETE FROM runs", &["its run", "not there"]),
+    ] {
+        let world = World::new();
+        let host = world.host().await;
+        let graph = host.compile(&scripted(&["n"])).await.unwrap();
+        let paused_at = paused(graph.invoke(on("t"), script(ask.clone())).await.unwrap());
+        let again = host.resume(on("t"), Command::resume("one")).await.unwrap();
+        let second = paused(again)[0].interrupt.id;
+        assert_ne!(second, paused_at[0].interrupt.id);
+        drop((graph, host));
+        let mut raw = crate::refusals::connect(&world.db()).await;
+        for statement in ["PRAGMA foreign_keys = OFF", "PRAGMA ignore_check_constraints = ON", damage] {
+            sqlx::query(statement).execute(&mut raw).await.unwrap();
+        }
+        let left = rows(&mut raw).await;
+        for _ in 0..2 {
+            let host = world.host().await;
+            let answers = Command::answers([(second, json!("two"))]);
+            let error = host.resume(on("t"), answers).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Store, "{damage}: {error}");
+            for word in words.iter().chain(&["restore a backup"]) {
+                assert!(error.to_string().contains(word), "{damage}: {error}");
+            }
+            assert_eq!(rows(&mut raw).await, left, "{damage}: nothing was written");
+        }
+    }
 }

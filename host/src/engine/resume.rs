@@ -25,7 +25,7 @@ use crate::model::json::Json;
 use crate::model::limits::Limits;
 use crate::model::schema::AnswerSchema;
 use crate::store::{
-    Batch, CommitError, Committed, Expect, LeaseChange, Sought, Store, ThreadSnapshot, Write,
+    Batch, CommitError, Committed, Expect, LeaseChange, RunSnapshot, Sought, Store, ThreadSnapshot, Write,
 };
 
 /// How often an invocation that lost a race starts over before it gives up. Each time somebody else got
@@ -532,6 +532,9 @@ impl Host {
                 (Kind::NotPending, what)
             }
             None => (Kind::NotPending, format!("thread {thread} never had an interrupt {id}")),
+            Some(row) if row.state == InterruptState::Pending && is_at(&snapshot.root, row.boundary) => {
+                (Kind::Store, super::run::damaged(row.task, "it is not there, and has a question").message)
+            }
             Some(row) => (Kind::Stale, became(&row, self.shared.clock.now())),
         })
     }
@@ -707,6 +710,13 @@ fn meant(
         return Err(NoMatch::Other(ErrorRecord::new(Kind::Stale, what)));
     }
     matching(&asked.open, target, &command.resume, limits)
+}
+
+/// Whether a run of the tree stands at this boundary, or waits there.
+fn is_at(root: &RunSnapshot, boundary: CheckpointId) -> bool {
+    let mut is_there = false;
+    root.visit(&mut |run| is_there |= run.boundary == boundary);
+    is_there
 }
 
 /// What became of a question, in a sentence.

@@ -24,7 +24,7 @@ use crate::model::checkpoint::{
 use crate::model::compile::{CompiledGraph, CompiledNode, Work};
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::RunStatus;
-use crate::model::ids::{ChannelName, CheckpointId, NodeId, RunId, Timestamp};
+use crate::model::ids::{ChannelName, CheckpointId, NodeId, RunId, TaskId, Timestamp};
 use crate::model::journal::Journal;
 use crate::model::json::Json;
 use crate::store::{RunSnapshot, Write};
@@ -153,11 +153,10 @@ impl Run {
                 // Damage, or another graph under the run; its graph would be asked for a node that it has not.
                 if row.node != slot.row.node {
                     let what = format!(
-                        "task {} is of node {}, and the plan of its step says {}; the row was changed or damaged: \
-                         restore a backup",
-                        row.task, row.node, slot.row.node
+                        "it is of node {}, and the plan of its step says {}",
+                        row.node, slot.row.node
                     );
-                    return Err(Refused::of(ErrorRecord::new(Kind::Store, what)).into());
+                    return Err(Refused::of(damaged(row.task, &what)).into());
                 }
                 slot.changed = false;
                 slot.ready = matches!(row.state, TaskState::Started);
@@ -180,9 +179,16 @@ impl Run {
             for slot in &mut slots {
                 let mut entries = Vec::new();
                 while let Some(row) = journals.next_if(|row| row.task == slot.row.task) {
+                    if row.index != entries.len() {
+                        let what = format!("entry {} of its journal is not there", entries.len());
+                        return Err(Refused::of(damaged(row.task, &what)).into());
+                    }
                     entries.push(row.entry);
                 }
                 slot.journal = Arc::new(Mutex::new(Journal::recorded(entries, slot.row.generation)));
+                slot.can_be_answered()
+                    .and_then(|()| slot.asks_what_it_called())
+                    .map_err(|what| Refused::of(damaged(slot.row.task, &what)))?;
                 slot.ready |= slot.is_answered();
             }
             run.slots = slots;
@@ -217,7 +223,7 @@ impl Run {
                 })
                 .collect();
             let Some(finished) = finished else {
-                return Ok(self.pause().await);
+                return self.pause().await;
             };
             let graph = self.graph.clone();
             let next = plan::next(&graph, &self.boundary.plan, &finished);
@@ -311,7 +317,7 @@ impl Run {
     }
 
     /// Not all tasks are done: a pause shows how far they are, and changes no channel.
-    async fn pause(&mut self) -> RunEnd {
+    async fn pause(&mut self) -> Result<RunEnd, Ended> {
         let now = self.invocation.shared.clock.now();
         let pause = CheckpointId::fresh();
         let (invocation, graph, namespace) =
@@ -321,6 +327,12 @@ impl Run {
         };
         let asked: Vec<InterruptRow> =
             self.slots.iter_mut().flat_map(|slot| slot.ask(pause, now, shown)).collect();
+        // A question that is asked anew under an id that was answered before: its journal was damaged. What brought
+        // the run here is not durable yet, and so is not used up.
+        for slot in &self.slots {
+            slot.can_be_answered()
+                .map_err(|what| Ended::Engine(Refused::of(damaged(slot.row.task, &what)).into()))?;
+        }
         let pending = self.slots.iter().any(Slot::is_pending);
         let error = self.slots.iter().find_map(|slot| match (&slot.row.state, &slot.child) {
             (TaskState::Failed(error), _) => Some(error.clone()),
@@ -334,7 +346,7 @@ impl Run {
         };
         let asked = asked.into_iter().map(Write::Interrupt).collect();
         self.pause_at(pause, status, now, asked).await;
-        self.end(status, error).await
+        Ok(self.end(status, error).await)
     }
 
     /// The step's tasks are done, and the step cannot be.
@@ -521,4 +533,10 @@ impl Run {
     fn watch(&self, watched: Watched<'_>) {
         self.invocation.shared.watch(watched);
     }
+}
+
+/// What stands in the database of a task cannot be what was written there.
+pub(super) fn damaged(task: TaskId, what: &str) -> ErrorRecord {
+    let what = format!("task {task}: {what}; a row was changed, deleted or damaged: restore a backup");
+    ErrorRecord::new(Kind::Store, what)
 }

@@ -67,6 +67,63 @@ impl Slot {
         (gated && !self.interrupts.iter().any(passed)).then_some(kind)
     }
 
+    /// Whether a pause of it can be ended: all that it waits for is asked, and takes an answer. What is not so was
+    /// damaged: an answer would be used up for nothing.
+    pub fn can_be_answered(&self) -> Result<(), String> {
+        if self.row.state != TaskState::Paused || self.gate().is_some() || self.row.child.is_some() {
+            return Ok(());
+        }
+        let journal = locked(&self.journal);
+        let is_pending = |kind, entry, place: Option<usize>| {
+            self.interrupts.iter().any(|row| {
+                row.state == InterruptState::Pending
+                    && (row.kind, row.entry) == (kind, entry)
+                    && place.is_none_or(|place| row.place == place)
+            })
+        };
+        match journal.waiting() {
+            // It stands behind a gate that was passed, and did not begin.
+            None if self.row.attempts == 0 => Ok(()),
+            None => Err("it is paused, and the entry of its journal that it waits at is not there".into()),
+            Some((_, waiting)) if waiting.is_answered() => Ok(()),
+            Some((entry, waiting)) => {
+                let missing = match &waiting.reply {
+                    Reply::Answers(answers) => answers
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, answer)| answer.is_none())
+                        .any(|(place, _)| !is_pending(InterruptKind::Node, entry, Some(place))),
+                    Reply::Effect(EffectReply::Asked { kind, .. }) => !is_pending(*kind, entry, None),
+                    _ => false,
+                };
+                if !missing {
+                    return Ok(());
+                }
+                Err(format!("it waits for an answer at entry {entry} of its journal to what nobody is asked"))
+            }
+        }
+    }
+
+    /// Whether what is pending of it belongs to a call that its journal has.
+    pub fn asks_what_it_called(&self) -> Result<(), String> {
+        let journal = locked(&self.journal);
+        let pending = self.interrupts.iter().filter(|row| row.state == InterruptState::Pending);
+        for row in pending.filter(|row| !row.kind.is_gate()) {
+            let is_asked = journal.entries().get(row.entry).is_some_and(|entry| match &entry.reply {
+                Reply::Answers(answers) => row.kind == InterruptKind::Node && row.place < answers.len(),
+                Reply::Effect(EffectReply::Asked { kind, .. }) => *kind == row.kind,
+                _ => false,
+            });
+            if !is_asked {
+                let (interrupt, entry) = (row.interrupt, row.entry);
+                return Err(format!(
+                    "interrupt {interrupt} is of entry {entry} of its journal, which did not ask it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether running it again gets it further: it waited, and for nothing any more.
     pub fn is_answered(&self) -> bool {
         self.row.state == TaskState::Paused

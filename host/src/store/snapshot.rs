@@ -107,6 +107,9 @@ impl Snapshot {
         let sql_run = sql(runs::BY_NUMBER).bind(tenant_key).bind(run.blob());
         let row = tree.view.find("runs", sql_run, runs::read).await?;
         let row = row.ok_or_else(|| tree.dangling(format!("its run {run} is not there")))?;
+        if let Some((parent, _)) = row.parent {
+            return Err(tree.dangling(format!("its run {run} says that it is a child of run {parent}")));
+        }
         let root = tree.run(row, head, 0).await?;
         Ok(Some(ThreadSnapshot {
             head,
@@ -144,6 +147,10 @@ impl Tree<'_> {
                 .await?;
             let (checkpoint, boundary_created_at) = checkpoint
                 .ok_or_else(|| self.dangling(format!("the head {head} of run {} is not there", run.run)))?;
+            if checkpoint.run != run.run {
+                let what = format!("the head {head} of run {} is of run {}", run.run, checkpoint.run);
+                return Err(self.dangling(what));
+            }
             let boundary = match checkpoint.kind {
                 CheckpointKind::Boundary => head,
                 CheckpointKind::Pause { boundary } => boundary,
@@ -165,7 +172,17 @@ impl Tree<'_> {
                 if depth == DEPTH_MAX {
                     return Err(self.dangling(format!("run {} is {DEPTH_MAX} levels deep", run.run)));
                 }
-                for row in self.view.list("runs", of_boundary(runs::OF_BOUNDARY), runs::read).await? {
+                let rows = self.view.list("runs", of_boundary(runs::OF_BOUNDARY), runs::read).await?;
+                for task in tasks.iter().filter(|task| is_parent(task)) {
+                    let is_child = |row: &&RunRow| {
+                        Some(row.run) == task.child && row.parent == Some((run.run, task.task))
+                    };
+                    if !rows.iter().any(|row| is_child(&row)) {
+                        let what = format!("task {} has no child run that says it is its own", task.task);
+                        return Err(self.dangling(what));
+                    }
+                }
+                for row in rows {
                     let head =
                         row.head.ok_or_else(|| self.dangling(format!("run {} has no head", row.run)))?;
                     children.push(self.run(row, head, depth + 1).await?);
