@@ -49,4 +49,6 @@ impl Outside for Nobody {
     fn log(&self, _: LogLevel, _: &str) {}
 
     fn emit(&self, _: Json) {}
+
+    fn charge(&self, _: u64) {}
 }

@@ -127,9 +127,12 @@ impl Invocation {
     /// An attempt, once the tenant has fuel for it.
     pub async fn run(&self, component: &Component, attempt: Attempt) -> Ran {
         self.shared.fuel(&self.tenant, &self.limits).await;
-        let ran = self.shared.sandbox.run(component, attempt).await;
-        self.shared.used.spend(&self.tenant, &self.limits, ran.fuel, self.shared.clock.now());
-        ran
+        self.shared.sandbox.run(component, attempt).await
+    }
+
+    /// The tenant pays for what an attempt took.
+    pub fn charge(&self, amount: u64) {
+        self.shared.used.spend(&self.tenant, &self.limits, amount, self.shared.clock.now());
     }
 
     pub fn has_room(&self) -> Result<(), ErrorRecord> {
@@ -200,6 +203,10 @@ impl Outside for TaskOutside {
         let (task, attempt) = (self.row.task, self.row.attempts);
         let (thread, node) = (thread.as_ref(), self.path.as_str());
         self.invocation.shared.watch(Watched::Emitted { tenant, thread, node, task, attempt, event });
+    }
+
+    fn charge(&self, amount: u64) {
+        self.invocation.charge(amount);
     }
 }
 

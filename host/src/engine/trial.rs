@@ -294,4 +294,6 @@ impl Outside for TrialOutside {
             event,
         });
     }
+
+    fn charge(&self, _: u64) {}
 }

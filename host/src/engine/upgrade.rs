@@ -13,6 +13,7 @@ use super::idle::{Applied, OnIdle};
 use super::run::Run;
 use super::session::{Ended, Session};
 use super::slot::Slot;
+use super::task::Invocation;
 use crate::model::checkpoint::{Routed, TaskState, Withdrawal};
 use crate::model::command::RunConfig;
 use crate::model::compile::{CompiledGraph, CompiledNode, Work};
@@ -263,7 +264,7 @@ impl Run {
         }
         let component = self.component(i, node.work.digest()).await?;
         let journal = Arc::new(Mutex::new(journal));
-        let attempt = match self.attempt_of(i, node, journal.clone(), Arc::new(Beyond)) {
+        let attempt = match self.attempt_of(i, node, journal.clone(), Arc::new(Beyond(invocation.clone()))) {
             Ok(attempt) => attempt,
             Err(error) => return Ok(Some(error)),
         };
@@ -299,8 +300,8 @@ fn is_short(journal: &Journal, recorded: usize) -> bool {
     journal.is_replaying() && journal.entries().len() == recorded
 }
 
-/// The outside of a replay: there is none.
-struct Beyond;
+/// The outside of a replay: there is none, but for who pays.
+struct Beyond(Arc<Invocation>);
 
 impl Outside for Beyond {
     fn perform<'a>(&'a self, _: usize, _: &'a str, _: &'a str, _: &'a Json) -> BoxFuture<'a, Performed> {
@@ -314,4 +315,8 @@ impl Outside for Beyond {
     fn log(&self, _: LogLevel, _: &str) {}
 
     fn emit(&self, _: Json) {}
+
+    fn charge(&self, amount: u64) {
+        self.0.charge(amount);
+    }
 }

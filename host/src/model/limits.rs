@@ -60,7 +60,8 @@ pub struct Limits {
     /// What the tasks that run at once may have of linear memory together: each counts with the
     /// `memory_bytes` that it may grow to, and waits until there is room for that.
     pub memory_bytes_at_once: u64,
-    /// Fuel that a tenant's nodes may use in any minute, in one process.
+    /// Fuel that a tenant's nodes may use in any minute, in one process. An attempt for which the host worked longer
+    /// than its fuel pays for, at 2 ns each, is charged with that.
     pub fuel_per_minute: u64,
     /// Threads that a tenant may have.
     pub threads: u64,

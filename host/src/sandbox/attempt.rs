@@ -62,6 +62,9 @@ pub trait Outside: Send + Sync {
 
     /// One value for those who watch.
     fn emit(&self, event: Json);
+
+    /// What the attempt is charged with, told once, at its end or when it is dropped.
+    fn charge(&self, amount: u64);
 }
 
 /// What became of an effect.

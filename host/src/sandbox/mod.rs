@@ -15,6 +15,7 @@ mod compile_process;
 mod components;
 mod places;
 mod cores;
+mod bill;
 mod run;
 mod trap;
 

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use wasmtime::{Engine, Store, UpdateDeadline};
 
 use super::attempt::{Attempt, Context, End, Ran, Route};
+use super::bill::Bill;
 use super::bindings::holdpoint::node::types;
 use super::components::Component;
 use super::errors::{InvalidComponent, SandboxError};
@@ -33,21 +35,23 @@ const DESCRIBE_MS: u64 = 10_000;
 
 pub(super) async fn run(engine: &Engine, component: &Component, attempt: Attempt) -> Ran {
     let Attempt { tenant: _, context, state, journal, outside, clock, seed, limits } = attempt;
+    let mut bill = Bill::new(Arc::clone(&outside));
     let task = Task { journal, outside };
     let fuel = limits.fuel;
     let mut store = store(engine, Guest::new(Some(task.clone()), clock, seed, limits));
     let context = told(context);
     let state = state.as_str().to_owned();
-    let end = bounded(&mut store, async |store| {
+    let attempt = bounded(&mut store, async |store| {
         let node = component.pre().instantiate_async(&mut *store).await?;
         let result = node.holdpoint_node_handler().call_run(&mut *store, &context, &state).await?;
         Ok(taken(result, &task, &store.data().limits))
-    })
-    .await;
+    });
+    let end = bill.during(attempt).await;
+    bill.fuel = fuel - store.get_fuel().unwrap_or(0).min(fuel);
     let guest = store.data();
     Ran {
         end,
-        fuel: fuel - store.get_fuel().unwrap_or(0).min(fuel),
+        fuel: bill.fuel,
         memory_bytes: guest.meter.memory_bytes_peak(),
         output: guest.console.finish(),
     }

@@ -150,4 +150,6 @@ impl Outside for Canned {
     fn log(&self, _: LogLevel, _: &str) {}
 
     fn emit(&self, _: Json) {}
+
+    fn charge(&self, _: u64) {}
 }

@@ -45,6 +45,7 @@ pub struct World {
     pub outcomes: Mutex<Vec<Performed>>,
     pub instructions: Mutex<Vec<Instruction>>,
     pub hangs: bool,
+    pub charges: Mutex<Vec<u64>>,
 }
 
 impl World {
@@ -85,6 +86,10 @@ impl Outside for World {
 
     fn emit(&self, event: Json) {
         self.events.lock().unwrap().push(event);
+    }
+
+    fn charge(&self, amount: u64) {
+        self.charges.lock().unwrap().push(amount);
     }
 }
 

@@ -250,6 +250,7 @@ async fn a_panic_of_the_embedder_ends_the_attempt_alone() {
             panic!("a bug in a log")
         }
         fn emit(&self, _: crate::model::json::Json) {}
+        fn charge(&self, _: u64) {}
     }
     let stage = Stage::set().await;
     for script in [
@@ -440,4 +441,27 @@ async fn attempts_run_on_any_thread() {
     });
     let ran: Vec<_> = futures::future::join_all(runs).await.into_iter().map(Result::unwrap).collect();
     assert!(ran[0].contains("Finished") && ran.iter().all(|one| *one == ran[0]), "{}", ran[0]);
+}
+
+#[tokio::test]
+async fn what_the_host_does_for_a_node_is_charged_where_fuel_does_not_pay_for_it() {
+    let stage = Stage::set().await;
+    let charged = || std::mem::take(&mut *stage.world.charges.lock().unwrap());
+    // Each message is read from the guest's memory and looked through before it is dropped.
+    let ran = stage.run(&json!([{ "spam_log": { "bytes": 1 << 20, "times": 300 } }])).await;
+    let all = charged();
+    assert!(all.len() == 1 && all[0] > 3 * ran.fuel, "{} {all:?}", ran.fuel);
+    // Also where nobody waits for its end.
+    let endless = json!([{ "log": { "level": "info", "message": "begun" } }, { "loop": true }]);
+    {
+        let mut run = std::pin::pin!(stage.run(&endless));
+        while !stage.world.lines().contains(&"begun".to_owned()) {
+            assert!(futures::poll!(&mut run).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+    while stage.world.charges.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(charged()[0] > 0);
 }
