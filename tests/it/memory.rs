@@ -1,12 +1,12 @@
 //! After each hostile node the host's memory and files are where they were. In a process of its own, since
 //! other tests take both as well.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 
 use holdpoint::model::{Limits, NodeLimits};
 use holdpoint::sandbox::Compiler;
-use holdpoint::{Command, EffectFailure, EngineError, Graph, RunConfig, RunStatus};
+use holdpoint::{Command, EffectFailure, EngineError, Graph, GraphSpec, NodeSpec, RunConfig, RunStatus};
 use serde_json::{Value, json};
 
 use crate::by_hand::node;
@@ -93,6 +93,8 @@ enum Hostile {
     Run(Graph, Value),
     /// Does too much, and gets away with it.
     Passes(Value),
+    /// Likewise, on a graph of its own.
+    Granted(Graph, Value),
     /// Asks again and again.
     Asks(Graph, Value),
     Install(Vec<u8>),
@@ -102,6 +104,8 @@ enum Hostile {
     Dropped(Value),
     /// Meets a bug of the embedder.
     Fault(Value),
+    /// Its artifacts in this folder are cut short before each of its runs.
+    Cut(PathBuf),
 }
 
 impl Hostile {
@@ -111,6 +115,7 @@ impl Hostile {
                 failed(&graph.invoke(on("t"), input.clone()).await.unwrap());
             }
             Self::Passes(input) => completed(bench.graph.invoke(on("t"), input.clone()).await.unwrap()),
+            Self::Granted(graph, input) => completed(graph.invoke(on("t"), input.clone()).await.unwrap()),
             Self::Asks(graph, input) => {
                 let mut run = graph.invoke(on("t"), input.clone()).await.unwrap();
                 while run.status == RunStatus::Interrupted {
@@ -141,6 +146,22 @@ impl Hostile {
             Self::Fault(input) => {
                 let error = bench.graph.invoke(fresh_thread(), input.clone()).await.unwrap_err();
                 assert!(error.to_string().contains("panicked"), "{row}: {error}");
+            }
+            Self::Cut(cache) => {
+                let files = std::fs::read_dir(cache).unwrap().map(|entry| entry.unwrap().path());
+                // All but the host's own key.
+                for path in files.filter(|path| !path.ends_with("key")) {
+                    let whole = std::fs::read(&path).unwrap();
+                    std::fs::write(path, &whole[..whole.len() / 2]).unwrap();
+                }
+                let world = World::new();
+                let host = world.builder().cache(cache).database(world.db()).open().await.unwrap();
+                let digest = host.install("n", node("", "(i32.const 0)")).await.unwrap().digest;
+                let spec = GraphSpec::new("g", "n").node("n", NodeSpec::component(digest));
+                completed(host.compile(&spec).await.unwrap().invoke(on("t"), json!({})).await.unwrap());
+                let counters = host.sandbox().counters();
+                assert_eq!((counters.compiles, counters.artifact_loads), (1, 0), "{row}");
+                host.close().await;
             }
         }
         bench.serves().await;
@@ -186,6 +207,9 @@ async fn rows(bench: &Bench, cache: &Path) -> Vec<(&'static str, Hostile)> {
     // The default answer does not fit, so that each ends once its schema was compiled.
     let asks = |schema: Value| json!([{ "ask": 1, "schema": schema, "default": 1 }]);
     let patterns: Vec<_> = (0..90).map(|n| json!({ "pattern": format!("^x{{{n}}}\\w{{30}}$") })).collect();
+    let inside = bench.host.compile(&crate::outside::sends_to("http://localhost:9/")).await.unwrap();
+    let cut_short = cache.join("cut-short");
+    std::fs::create_dir(&cut_short).unwrap();
     vec![
         ("s01 a loop", fails(&little_fuel, json!([{ "loop": true }]))),
         ("s02 a loop with time", fails(&little_time, json!([{ "loop": true }]))),
@@ -218,6 +242,9 @@ async fn rows(bench: &Bench, cache: &Path) -> Vec<(&'static str, Hostile)> {
             "s20 a canary all over its memory",
             Hostile::Passes(script(json!([{ "repeat": { "times": 64, "ops": [{ "grow": MIB }] } }]))),
         ),
+        ("s22 what it was not given", Hostile::Passes(script(json!([{ "read": "b" }, { "context": true }])))),
+        ("s28 an address inside", Hostile::Granted(inside, script(json!([effect(json!("k"))])))),
+        ("s30 artifacts that are cut short", Hostile::Cut(cut_short)),
         ("s24 two hundred at once", Hostile::Crowd(200, script(json!([{ "panic": "all of them" }])))),
         ("s25 nobody waits for it", Hostile::Dropped(script(json!([{ "loop": true }])))),
         ("s26 a bug of the embedder", Hostile::Fault(script(json!([effect(json!("a bug"))])))),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::hostile::is_limit;
 use crate::world::*;
 
-fn sends_to(url: &str) -> GraphSpec {
+pub fn sends_to(url: &str) -> GraphSpec {
     let http = HttpSpec {
         method: "POST".into(),
         url: url.into(),

@@ -23,7 +23,7 @@ use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::graph::GraphSpec;
 use crate::model::ids::{Digest, TenantId, ThreadId};
 use crate::model::limits::Limits;
-use crate::sandbox::{Compiler, Component, Sandbox, SandboxError, SandboxOptions};
+use crate::sandbox::{Compiler, Component, Places, Room, Sandbox, SandboxError, SandboxOptions};
 use crate::store::{OwnerId, Store};
 
 /// Hosts graphs and their threads for one tenant. Cheap to clone.
@@ -57,6 +57,9 @@ impl Default for Settings {
 /// Gone when nobody holds or waits for it.
 type ThreadLocks = HashMap<(TenantId, ThreadId), Weak<tokio::sync::Mutex<()>>>;
 
+/// What holding an answer against a schema takes of the turn for it.
+pub(super) const HEAVY: Room = Room { count: 1, memory_bytes: 0 };
+
 /// What all tenants and threads of a process share.
 pub struct Shared {
     pub store: Option<Store>,
@@ -76,8 +79,8 @@ pub struct Shared {
     waiting: mpsc::UnboundedSender<Waiting>,
     /// By tenant too: a digest that somebody knows gives them nothing.
     graphs: Mutex<HashMap<(TenantId, Digest), Arc<CompiledGraph>>>,
-    /// Who may hold an answer against a schema that takes long: one at a time, whoever asks.
-    pub heavy: Arc<tokio::sync::Semaphore>,
+    /// Who may hold an answer against a schema that takes long: one at a time, and tenants take turns.
+    pub heavy: Places,
     infos: Mutex<HashMap<(TenantId, Digest), NodeInfo>>,
 }
 
@@ -224,7 +227,7 @@ impl HostBuilder {
             threads: Mutex::default(),
             waiting,
             graphs: Mutex::default(),
-            heavy: Arc::new(tokio::sync::Semaphore::new(1)),
+            heavy: Places::new(HEAVY, Room { count: 0, memory_bytes: 0 }),
             infos: Mutex::default(),
         });
         tokio::spawn(queue::worker(words, Arc::downgrade(&shared)));

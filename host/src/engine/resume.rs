@@ -9,7 +9,7 @@ use tracing::Instrument as _;
 
 use super::error::EngineError;
 use super::graph::busy;
-use super::host::{Host, LEASE_MS_MAX};
+use super::host::{HEAVY, Host, LEASE_MS_MAX};
 use super::idle::{Applied, OnIdle};
 use super::ledger::Lost;
 use super::matching::{Delivery, NoMatch, children, matching, still_pending, within};
@@ -230,7 +230,7 @@ impl Host {
         let (snapshot, target, command) = (snapshot.clone(), target.cloned(), command.clone());
         let limits = self.limits.clone();
         // It goes on without the caller that went away, and so it keeps its turn.
-        let turn = self.shared.heavy.clone().acquire_owned().await;
+        let turn = self.shared.heavy.take(&self.tenant, 1, HEAVY).await;
         let apart = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             matches(&asked_at(&snapshot, now), target.as_ref(), &command, &limits)

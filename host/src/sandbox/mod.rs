@@ -57,7 +57,8 @@ pub use errors::{InvalidComponent, SandboxError};
 use artifacts::Artifacts;
 use components::Components;
 use cores::Cores;
-use places::{Place, Places, Room};
+use places::Place;
+pub(crate) use places::{Places, Room};
 
 /// Of all the room for attempts, one part in so many is for tenants that have none.
 const KEPT: u32 = 8;

@@ -12,13 +12,13 @@ use crate::model::ids::TenantId;
 
 /// How many, and how much memory for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Room {
+pub struct Room {
     pub count: u32,
     pub memory_bytes: u64,
 }
 
 #[derive(Clone)]
-pub(super) struct Places(Arc<Mutex<State>>);
+pub struct Places(Arc<Mutex<State>>);
 
 struct State {
     all: Room,
@@ -45,7 +45,7 @@ struct Waiting {
 }
 
 /// Some room, waited for and then held. Dropped, it is free, or nobody waits for it any more.
-pub(super) struct Place {
+pub struct Place {
     places: Places,
     id: u64,
     tenant: TenantId,
