@@ -45,6 +45,7 @@ mod secrets;
 mod replay;
 mod equivalence;
 mod telling;
+mod damaged;
 mod determinism;
 mod replaying;
 mod verify;

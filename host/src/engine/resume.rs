@@ -299,11 +299,12 @@ impl Host {
         for _ in 0..RACES_MAX {
             let snapshot = self.let_go(store, thread).await?;
             let now = self.shared.clock.now();
+            let mut waits = None;
             match snapshot.status {
                 RunStatus::Running => {}
                 RunStatus::Interrupted
                     if tree::asked(&snapshot.root).iter().any(|asked| asked.row.is_due(now)) => {}
-                RunStatus::Interrupted => return Ok(shown(thread, &snapshot)),
+                RunStatus::Interrupted => waits = Some(shown(thread, &snapshot)),
                 _ if request.is_some() => return Ok(shown(thread, &snapshot)),
                 status => {
                     let message = format!(
@@ -315,6 +316,10 @@ impl Host {
                 }
             }
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
+            // Only where it waits for somebody: what nobody is asked any more can go on.
+            if let Some(execution) = waits.filter(|_| !session.root.can_move()) {
+                return Ok(execution);
+            }
             session.accept(Brought { request: request.cloned(), ..Brought::default() }).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
                 return Ok(execution);

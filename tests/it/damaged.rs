@@ -1,0 +1,101 @@
+//! A database in which somebody else wrote, or an earlier build.
+
+use holdpoint::model::{EffectSpec, Kind};
+
+use holdpoint::{Command, EffectFailure};
+use serde_json::json;
+
+use crate::world::*;
+
+/// All rows of what a thread consists of, as text.
+async fn rows(raw: &mut sqlx::SqliteConnection) -> Vec<String> {
+    let mut all = Vec::new();
+    for table in ["threads", "runs", "checkpoints", "tasks", "journal", "interrupts", "effects", "steering"] {
+        let columns = format!(
+            "SELECT group_concat('quote(\"' || name || '\")', ' || '','' || ') FROM pragma_table_info('{table}')"
+        );
+        let columns: String =
+            sqlx::query_scalar(sqlx::AssertSqlSafe(columns)).fetch_one(&mut *raw).await.unwrap();
+        let every = format!("SELECT '{table}: ' || {columns} FROM {table} ORDER BY 1");
+        all.extend(
+            sqlx::query_scalar::<_, String>(sqlx::AssertSqlSafe(every)).fetch_all(&mut *raw).await.unwrap(),
+        );
+    }
+    all
+}
+
+/// Whoever can write to the file can take out rows: what is left does not fit together, and an answer to it is
+/// refused before it is used up, each time it is sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thread_whose_rows_do_not_fit_together_is_damage_and_uses_up_no_answer() {
+    let ask = json!([{ "ask": "first?" }, { "ask_all": ["second?", "third?"] }]);
+    for (damage, words) in [
+        ("UPDATE tasks SET node = '-7'", &["node -7"][..]),
+        ("DELETE FROM tasks", &["is not there, and has a question"]),
+        ("DELETE FROM journal", &["is paused, and the entry", "is not there"]),
+        ("DELETE FROM journal WHERE entry = 0", &["entry 0 of its journal is not there"]),
+        ("DELETE FROM journal WHERE entry = 1", &["is paused, and the entry", "is not there"]),
+        ("UPDATE journal SET entry = 2 WHERE entry = 1", &["entry 1 of its journal is not there"]),
+        ("DELETE FROM interrupts WHERE state = 'pending' AND place = 1", &["entry 1", "nobody is asked"]),
+        ("UPDATE interrupts SET entry = 0, place = 5 WHERE place = 1", &["damaged"]),
+        (
+            "UPDATE interrupts SET state = 'withdrawn', reason = '', settled_at = 1 WHERE place = 1",
+            &["entry 1", "nobody is asked"],
+        ),
+        ("UPDATE runs SET parent_run = run, parent_task = (SELECT task FROM tasks)", &["child of run"]),
+        ("UPDATE checkpoints SET run = zeroblob(16)", &["the head", "is of run"]),
+        ("DELETE FROM runs", &["its run", "not there"]),
+    ] {
+        let world = World::new();
+        let host = world.host().await;
+        let graph = host.compile(&scripted(&["n"])).await.unwrap();
+        let paused_at = paused(graph.invoke(on("t"), script(ask.clone())).await.unwrap());
+        let again = host.resume(on("t"), Command::resume("one")).await.unwrap();
+        let second = paused(again)[0].interrupt.id;
+        assert_ne!(second, paused_at[0].interrupt.id);
+        drop((graph, host));
+        let mut raw = crate::refusals::connect(&world.db()).await;
+        for statement in ["PRAGMA foreign_keys = OFF", "PRAGMA ignore_check_constraints = ON", damage] {
+            sqlx::query(statement).execute(&mut raw).await.unwrap();
+        }
+        let left = rows(&mut raw).await;
+        for _ in 0..2 {
+            let host = world.host().await;
+            let answers = Command::answers([(second, json!("two"))]);
+            let error = host.resume(on("t"), answers).await.unwrap_err();
+            assert_eq!(error.kind(), Kind::Store, "{damage}: {error}");
+            for word in words.iter().chain(&["restore a backup"]) {
+                assert!(error.to_string().contains(word), "{damage}: {error}");
+            }
+            assert_eq!(rows(&mut raw).await, left, "{damage}: nothing was written");
+        }
+    }
+}
+
+/// As an earlier build could leave it: paused, behind an effect that is under way, and nobody is asked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_is_paused_behind_an_effect_under_way_is_gone_on_with() {
+    let world = World::new();
+    let open = async || {
+        let builder = world.builder().database(world.db());
+        builder.effect("e", |_| async { Ok::<_, EffectFailure>(json!("sent")) }).open().await.unwrap()
+    };
+    let host = open().await;
+    let spec = scripted(&["n"]).effect("e", EffectSpec { approve: true, ..EffectSpec::default() });
+    let graph = host.compile(&spec).await.unwrap();
+    let sends = json!([{ "effect": { "name": "e", "key": "k", "input": 1 } }, { "put_results": "a" }]);
+    let first = paused(graph.invoke(on("t"), script(sends)).await.unwrap())[0].interrupt.id;
+    drop((graph, host));
+    let mut raw = crate::refusals::connect(&world.db()).await;
+    for statement in [
+        "UPDATE journal SET reply_kind = 'begun', reply = NULL WHERE reply_kind = 'asked'",
+        "UPDATE interrupts SET state = 'withdrawn', settled_at = 1, reason = ''",
+    ] {
+        assert_eq!(sqlx::query(statement).execute(&mut raw).await.unwrap().rows_affected(), 1, "{statement}");
+    }
+    let host = open().await;
+    let again = paused(host.continue_run(on("t")).await.unwrap());
+    assert_ne!(again[0].interrupt.id, first, "it is asked anew");
+    completed(host.resume(on("t"), Command::resume(json!({ "approved": true }))).await.unwrap());
+    assert_eq!(host.state(on("t")).await.unwrap()["a"], json!([{ "ok": "sent" }]));
+}
