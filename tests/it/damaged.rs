@@ -32,15 +32,14 @@ async fn a_thread_whose_rows_do_not_fit_together_is_damage_and_uses_up_no_answer
     for (damage, words) in [
         ("UPDATE tasks SET node = '-7'", &["node -7"][..]),
         ("DELETE FROM tasks", &["is not there, and has a question"]),
-        ("DELETE FROM journal", &["is paused, and the entry", "is not there"]),
+        ("DELETE FROM journal", &["of entry 1 of its journal, which did not ask it"]),
         ("DELETE FROM journal WHERE entry = 0", &["entry 0 of its journal is not there"]),
-        ("DELETE FROM journal WHERE entry = 1", &["is paused, and the entry", "is not there"]),
+        ("DELETE FROM journal WHERE entry = 1", &["of entry 1 of its journal, which did not ask it"]),
         ("UPDATE journal SET entry = 2 WHERE entry = 1", &["entry 1 of its journal is not there"]),
-        ("DELETE FROM interrupts WHERE state = 'pending' AND place = 1", &["entry 1", "nobody is asked"]),
         ("UPDATE interrupts SET entry = 0, place = 5 WHERE place = 1", &["damaged"]),
         (
             "UPDATE interrupts SET state = 'withdrawn', reason = '', settled_at = 1 WHERE place = 1",
-            &["entry 1", "nobody is asked"],
+            &["at entry 1 of its journal", "cannot be given"],
         ),
         ("UPDATE runs SET parent_run = run, parent_task = (SELECT task FROM tasks)", &["child of run"]),
         ("UPDATE checkpoints SET run = zeroblob(16)", &["the head", "is of run"]),
@@ -98,4 +97,26 @@ async fn a_task_that_is_paused_behind_an_effect_under_way_is_gone_on_with() {
     assert_ne!(again[0].interrupt.id, first, "it is asked anew");
     completed(host.resume(on("t"), Command::resume(json!({ "approved": true }))).await.unwrap());
     assert_eq!(host.state(on("t")).await.unwrap()["a"], json!([{ "ok": "sent" }]));
+}
+
+/// As a process can leave it that died before it asked, or whoever deleted the question.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_paused_task_waits_for_and_nobody_is_asked_is_asked() {
+    let world = World::new();
+    let host = world.host().await;
+    let graph = host.compile(&scripted(&["n"])).await.unwrap();
+    let ask = json!([{ "ask_all": ["first?", "second?"] }, { "put_results": "a" }]);
+    let asked: Vec<_> =
+        paused(graph.invoke(on("t"), script(ask)).await.unwrap()).iter().map(|p| p.interrupt.id).collect();
+    drop((graph, host));
+    let mut raw = crate::refusals::connect(&world.db()).await;
+    let deleted = sqlx::query("DELETE FROM interrupts WHERE place = 1").execute(&mut raw).await.unwrap();
+    assert_eq!(deleted.rows_affected(), 1);
+    let host = world.host().await;
+    let again = paused(host.continue_run(on("t")).await.unwrap());
+    assert_eq!(again.iter().map(|p| p.interrupt.id).collect::<Vec<_>>(), asked);
+    assert_eq!(again[1].interrupt.payload, json!("second?"));
+    let answers = [(asked[0], json!(1)), (asked[1], json!(2))];
+    completed(host.resume(on("t"), Command::answers(answers)).await.unwrap());
+    assert_eq!(host.state(on("t")).await.unwrap()["a"], json!([[1, 2]]));
 }

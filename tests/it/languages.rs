@@ -159,8 +159,13 @@ fn a_new_node_in_python_builds_and_asks() {
 fn a_new_node_in_javascript_builds_and_asks() {
     let dir = made_new("ask-javascript", "javascript", &[]);
     builds_and_asks(&dir, "ask-javascript");
+    let digest = || document(&dir, &["build", "."]).0["components"][0]["digest"].clone();
+    let before = digest();
+    assert!(before.is_string());
     runs(Command::new("npm").args(["install", "--no-audit", "--no-fund"]).current_dir(&dir));
     runs(Command::new("npm").arg("test").current_dir(&dir));
+    // Nothing of that is in the node: it is the same component, and threads that wait for it can go on.
+    assert_eq!(digest(), before);
 }
 
 #[test]

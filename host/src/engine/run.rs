@@ -186,9 +186,7 @@ impl Run {
                     entries.push(row.entry);
                 }
                 slot.journal = Arc::new(Mutex::new(Journal::recorded(entries, slot.row.generation)));
-                slot.can_be_answered()
-                    .and_then(|()| slot.asks_what_it_called())
-                    .map_err(|what| Refused::of(damaged(slot.row.task, &what)))?;
+                slot.asks_what_it_called().map_err(|what| Refused::of(damaged(slot.row.task, &what)))?;
                 slot.ready |= slot.is_answered();
             }
             run.slots = slots;
@@ -200,7 +198,7 @@ impl Run {
     /// Told from what is durable alone, since whoever accepted an answer may be dead.
     pub fn can_move(&self) -> bool {
         let any = |of: fn(&Slot) -> bool| self.slots.iter().any(of);
-        any(|slot| slot.is_ready() || slot.changed) || !any(Slot::waits)
+        any(|slot| slot.is_ready() || slot.changed || slot.can_be_answered().is_err()) || !any(Slot::waits)
     }
 
     /// Runs until it completes, pauses or fails.
@@ -327,8 +325,8 @@ impl Run {
         };
         let asked: Vec<InterruptRow> =
             self.slots.iter_mut().flat_map(|slot| slot.ask(pause, now, shown)).collect();
-        // A question that is asked anew under an id that was answered before: its journal was damaged. What brought
-        // the run here is not durable yet, and so is not used up.
+        // A question of this id was settled before, which only damage can do. What brought the run here is not durable
+        // yet, and so is not used up.
         for slot in &self.slots {
             slot.can_be_answered()
                 .map_err(|what| Ended::Engine(Refused::of(damaged(slot.row.task, &what)).into()))?;

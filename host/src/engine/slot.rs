@@ -67,8 +67,8 @@ impl Slot {
         (gated && !self.interrupts.iter().any(passed)).then_some(kind)
     }
 
-    /// Whether a pause of it can be ended: all that it waits for is asked, and takes an answer. What is not so was
-    /// damaged: an answer would be used up for nothing.
+    /// Whether a pause of it can be ended: all that it waits for is asked, and takes an answer. What a process that
+    /// died had taken down and not yet asked is not so, until it is gone on with.
     pub fn can_be_answered(&self) -> Result<(), String> {
         if self.row.state != TaskState::Paused || self.gate().is_some() || self.row.child.is_some() {
             return Ok(());
@@ -81,25 +81,22 @@ impl Slot {
                     && place.is_none_or(|place| row.place == place)
             })
         };
-        match journal.waiting() {
-            // It stands behind a gate that was passed, and did not begin.
-            None if self.row.attempts == 0 => Ok(()),
-            None => Err("it is paused, and the entry of its journal that it waits at is not there".into()),
-            Some((_, waiting)) if waiting.is_answered() => Ok(()),
-            Some((entry, waiting)) => {
-                let missing = match &waiting.reply {
-                    Reply::Answers(answers) => answers
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, answer)| answer.is_none())
-                        .any(|(place, _)| !is_pending(InterruptKind::Node, entry, Some(place))),
-                    Reply::Effect(EffectReply::Asked { kind, .. }) => !is_pending(*kind, entry, None),
-                    _ => false,
-                };
-                if !missing {
-                    return Ok(());
-                }
-                Err(format!("it waits for an answer at entry {entry} of its journal to what nobody is asked"))
+        let Some((entry, waiting)) = journal.waiting().filter(|(_, waiting)| !waiting.is_answered()) else {
+            return Ok(());
+        };
+        let is_asked = match &waiting.reply {
+            Reply::Answers(answers) => answers
+                .iter()
+                .enumerate()
+                .filter(|(_, answer)| answer.is_none())
+                .all(|(place, _)| is_pending(InterruptKind::Node, entry, Some(place))),
+            Reply::Effect(EffectReply::Asked { kind, .. }) => is_pending(*kind, entry, None),
+            _ => true,
+        };
+        match is_asked {
+            true => Ok(()),
+            false => {
+                Err(format!("it waits at entry {entry} of its journal for an answer that cannot be given"))
             }
         }
     }

@@ -127,6 +127,13 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
         text += &format!("globalThis.HOLDPOINT_PLACES = {};\n", places.table(&sdk));
         fs::write(&bundle, text).map_err(file("write", &bundle))?;
     }
+    // As after an `npm install` of what the node does not import.
+    let contract_stamp = Stamp::of(&work, &[&contract], &with)?;
+    let bundled = Stamp::of_bundle(&work, &bundle, contract_stamp.text())?;
+    if bundled.holds_for(&component) {
+        stamp.press(&component)?;
+        return Ok(Made { file: component, fresh: false });
+    }
     let mut qjs = script("componentize-qjs/bin/componentize-qjs")?;
     qjs.arg("-w")
         .arg(&contract)
@@ -142,6 +149,7 @@ pub fn build(project: &Project, tools: &Tools, progress: &Progress) -> Result<Ma
         let output = places.map_or_else(|| thrown.clone(), |places| places.told(&thrown));
         return failed(LANGUAGE.tool(), &said, output);
     }
+    bundled.press(&component)?;
     stamp.press(&component)?;
     Ok(Made { file: component, fresh: true })
 }

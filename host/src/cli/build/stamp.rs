@@ -36,10 +36,22 @@ impl Stamp {
         Ok(Self { place: work_dir.join("built"), text: sources.to_string() })
     }
 
+    /// The same for what its sources were made into first, which more than those can leave as it was.
+    pub fn of_bundle(work_dir: &Path, bundle: &Path, with: &str) -> Result<Self, BuildError> {
+        let text = fs::read(bundle).map_err(file("read", bundle))?;
+        let made_of = Digest::of_parts([with.as_bytes(), &text]);
+        Ok(Self { place: work_dir.join("bundled"), text: made_of.to_string() })
+    }
+
     /// The component was made of just this, and is as it was then.
     pub fn holds_for(&self, component: &Path) -> bool {
         let made_of = fs::read_to_string(&self.place).unwrap_or_default();
         fs::read(component).is_ok_and(|bytes| made_of == self.line(&bytes))
+    }
+
+    /// What it is made of, in one word.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     pub fn press(&self, component: &Path) -> Result<(), BuildError> {
