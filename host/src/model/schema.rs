@@ -51,7 +51,15 @@ impl AnswerSchema {
             .build(&schema);
         match built {
             Ok(validator) => Ok(Self { schema, validator }),
-            Err(error) => Err(clip(&error.to_string())),
+            Err(error) => {
+                let what = clip(&error.to_string());
+                Err(match what.contains("regex") {
+                    true => format!(
+                        "{what}; a pattern has neither look-around nor back-references, and is of bounded size"
+                    ),
+                    false => what,
+                })
+            }
         }
     }
 
@@ -182,7 +190,12 @@ impl<'s> Weigher<'s> {
     fn follow(&mut self, reference: &'s str, above: u64) -> Result<Weight, String> {
         match self.known.get(reference) {
             Some(Some(weight)) => return Ok(*weight),
-            Some(None) => return Err(format!("the reference {} leads back to itself", clip(reference))),
+            Some(None) => {
+                let reference = clip(reference);
+                return Err(format!(
+                    "the reference {reference} leads back to itself; write out as many levels as an answer may have"
+                ));
+            }
             None => {}
         }
         let target = reference.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
@@ -306,7 +319,9 @@ mod tests {
     fn a_pattern_takes_linear_time() {
         let schema = schema(r#"{"type":"string","pattern":"^(a+)+$"}"#).unwrap();
         assert!(schema.check(&json!(format!("{}!", "a".repeat(50_000)))).is_err());
-        assert!(super::AnswerSchema::compile(&Json::from_canonical(r#"{"pattern":"(a)\\1"}"#)).is_err());
+        let error =
+            super::AnswerSchema::compile(&Json::from_canonical(r#"{"pattern":"(a)\\1"}"#)).err().unwrap();
+        assert!(error.contains("neither look-around nor back-references"), "{error}");
     }
 
     /// A chain is as deep for what compiles it as what stands in itself so often.
