@@ -161,7 +161,7 @@ impl Shape {
         let mut spec = GraphSpec::new("random", "n0")
             .channel("script", Reducer::Replace)
             .channel("a", Reducer::Append)
-            .channel("c", Reducer::Sum)
+            .channel("c", [Reducer::Sum, Reducer::Max, Reducer::Min][usize::from(self.replacer) % 3])
             .channel("d", Reducer::Merge)
             .channel("last", Reducer::Replace)
             .effect("e", EffectSpec::default())

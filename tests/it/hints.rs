@@ -205,6 +205,66 @@ fn an_upgrade_says_what_it_changed_and_what_replayed() {
 }
 
 #[test]
+fn an_upgrade_that_does_not_fit_shows_both_sides() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    // What a node does hangs on what it is given, as another component would do otherwise.
+    let given = |reads: &str| {
+        let component = component("script");
+        format!(
+            "name = \"g\"\nentry = \"n\"\n[channels]\none = {{ reducer = \"replace\" }}\n\
+             two = {{ reducer = \"replace\" }}\n[nodes.n]\ncomponent = {component:?}\nreads = {{ script = \"{reads}\" }}\n"
+        )
+    };
+    fs::write(dir.join("g.toml"), given("one")).unwrap();
+    let input = json!({ "one": [{ "ask": "first?" }], "two": [{ "ask": "another?" }] }).to_string();
+    assert_eq!(read(dir, &["run", "g.toml", "--thread", "t", "--input", &input]).1, 3);
+    fs::write(dir.join("h.toml"), given("two")).unwrap();
+    let (said, code) = read(dir, &["upgrade", "--thread", "t", "h.toml"]);
+    assert_eq!(code, 4, "{said}");
+    for part in ["nothing is changed", "on record  ", "first?", "now        ", "another?"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn a_question_is_shown_with_where_it_stands_and_what_was_said_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::write(dir.join("child.toml"), graph("child", &[("y", "")], "")).unwrap();
+    fs::write(
+        dir.join("g.toml"),
+        "name = \"g\"\nentry = \"s\"\n[channels]\nscript = { reducer = \"replace\" }\n\
+         a = { reducer = \"append\" }\n[nodes.s]\ngraph = \"child.toml\"\nreads = [\"script\"]\nwrites = [\"a\"]\n",
+    )
+    .unwrap();
+    let ops = json!([{ "ask": "?" }, { "steering": true }, { "ask": "?" }, { "put_results": "a" }]);
+    let (paused, code) = document(dir, &["run", "g.toml", "--thread", "t", "--input", &input(ops)]);
+    assert_eq!(code, 3, "{paused}");
+    let asked = &paused["interrupts"][0];
+    for command in ["pending", "show"] {
+        let (said, _) = read(dir, &[command, "--thread", "t"]);
+        let ids = [&asked["run_path"][0], &asked["run_path"][1], &asked["task_id"], &asked["checkpoint_id"]];
+        for id in ids {
+            assert!(said.contains(id.as_str().unwrap()), "{command}: {id}: {said}");
+        }
+    }
+    let (history, _) = read(dir, &["history", "--thread", "t"]);
+    assert!(history.contains("s/y "), "{history}");
+
+    assert_eq!(read(dir, &["steer", "--thread", "t", "--as", "ann", "be brief"]).1, 0);
+    let steering = || document(dir, &["show", "--thread", "t"]).0["steering"].clone();
+    let told = |at: usize| [&steering()[at]["text"], &steering()[at]["status"]].map(Clone::clone);
+    assert_eq!(told(0), [json!("be brief"), json!("pending")]);
+    assert!(read(dir, &["show", "--thread", "t"]).0.contains("pending by ann: \"be brief\""));
+    assert_eq!(read(dir, &["resume", "--thread", "t", "1"]).1, 3);
+    assert_eq!(told(0), [json!("be brief"), json!("delivered")]);
+    // Nobody looks any more before the end.
+    assert_eq!(read(dir, &["resume", "--thread", "t", "2", "--steer", "too late"]).1, 0);
+    assert_eq!(told(1), [json!("too late"), json!("refused")]);
+}
+
+#[test]
 fn what_can_be_no_database_is_refused_by_every_command() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("g.toml"), graph("g", &[("n", "")], "")).unwrap();

@@ -86,6 +86,28 @@ async fn s25_a_run_that_is_broken_off_while_its_node_runs_goes_on_to_its_end() {
     }
 }
 
+/// It has called nothing since: its journal ends at the answered question.
+#[tokio::test(flavor = "multi_thread")]
+async fn s25_a_run_that_is_broken_off_behind_an_answer_goes_on_with_it() {
+    for how in HOW {
+        let world = World::new();
+        let host = builder(&world).database(world.db()).open().await.unwrap();
+        let graph = graph_on(&host).await;
+        let computes = json!([{ "repeat": { "times": 3_000, "ops": [{ "hash_order": true }] } }, { "put": { "a": [1] } }]);
+        let then = json!({ "if_last": { "equals": "yes", "then": computes } });
+        paused(graph.invoke(on("t"), script(json!([{ "ask": "?" }, then]))).await.unwrap());
+        let run = tokio::spawn(async move { graph.resume(on("t"), Command::resume("yes")).await });
+        while stands(&host).await.status != RunStatus::Running {
+            assert!(!run.is_finished(), "it is broken off while it computes");
+            tokio::task::yield_now().await;
+        }
+        break_off(how, &host, run).await;
+        let host = next(how, &world, &host).await;
+        completed(host.continue_run(on("t")).await.unwrap());
+        assert_eq!(host.state(on("t")).await.unwrap()["a"], json!([1]));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn s25_a_run_that_is_broken_off_in_an_effect_sends_it_again_under_its_key() {
     for how in HOW {

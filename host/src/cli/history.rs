@@ -72,8 +72,10 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let rows: Vec<Vec<String>> =
         checkpoints.iter().map(|(row, of)| cells(row, &of.tasks, namespace(row))).collect();
     let mut text = prose::table(&["MADE", "RUN", "KIND", "STEP", "STATUS", "CHECKPOINT", "TASKS"], &rows);
-    let asked: Vec<Vec<String>> =
-        checkpoints.iter().flat_map(|(_, of)| of.asked.iter().map(asked_cells)).collect();
+    let asked: Vec<Vec<String>> = checkpoints
+        .iter()
+        .flat_map(|(at, of)| of.asked.iter().map(|asked| asked_cells(asked, namespace(at))))
+        .collect();
     if !asked.is_empty() {
         text.push('\n');
         text.push_str(&prose::table(&["ASKED", "NODE", "QUESTION", "WHAT BECAME OF IT"], &asked));
@@ -144,7 +146,7 @@ pub fn word(state: &TaskState) -> &'static str {
     }
 }
 
-fn asked_cells(row: &InterruptRow) -> Vec<String> {
+fn asked_cells(row: &InterruptRow, namespace: &[String]) -> Vec<String> {
     let by = |by: &Option<String>| by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     let became = match &row.state {
         InterruptState::Pending => "pending".to_owned(),
@@ -156,9 +158,11 @@ fn asked_cells(row: &InterruptRow) -> Vec<String> {
             format!("withdrawn {}{}: {}", left.at, by(&left.by), harmless(&left.reason))
         }
     };
+    let path: Vec<&str> = namespace.iter().map(String::as_str).chain([row.node.as_str()]).collect();
+    let path = path.join("/");
     let node = match row.kind {
-        InterruptKind::Node => row.node.to_string(),
-        kind => format!("{} ({})", row.node, kind.as_str()),
+        InterruptKind::Node => path,
+        kind => format!("{path} ({})", kind.as_str()),
     };
     vec![row.asked_at.to_string(), node, prose::short(&row.payload.value()), became]
 }

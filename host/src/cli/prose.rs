@@ -61,11 +61,30 @@ async fn not_done(
     };
     let failure = Failure::from(error);
     let mut notice = format!("{}\n", harmless(&failure.to_string()));
+    notice.push_str(&differences(document.error.as_ref()));
     if document.status == RunStatus::Running {
         let _ = write!(notice, "\ngo on with\n    {}\n", continue_command(shell, thread));
     }
     notice.push_str(&questions(shell, thread, &document.interrupts));
     Ok(Said { notice, ..Said::new(failure.exit(), &document, "") })
+}
+
+/// Both sides of each call that a replay makes otherwise, where that is why something was refused.
+fn differences(error: Option<&ErrorRecord>) -> String {
+    let mut text = String::new();
+    let tasks = error.and_then(|error| error.more.get("tasks")).and_then(Value::as_array);
+    for task in tasks.into_iter().flatten() {
+        let sides = [("on record", &task["error"]["expected"]), ("now", &task["error"]["actual"])];
+        if sides.iter().all(|(_, side)| side.is_null()) {
+            continue;
+        }
+        let _ = writeln!(text, "{}:", harmless(task["node"].as_str().unwrap_or_default()));
+        for (when, side) in sides {
+            let side = if side.is_null() { "(the node finished)".into() } else { short(side) };
+            let _ = writeln!(text, "    {when:<9}  {side}");
+        }
+    }
+    text
 }
 
 /// A fork that was refused says how the thread stands that it was to be made from; one that is there, and
@@ -191,6 +210,7 @@ pub fn question_text(shell: &Shell, thread: &ThreadId, question: &PendingInterru
         }
     };
     text.push_str(&indented(&pretty(&asked.payload)));
+    let _ = writeln!(text, "{}", style(place(question)).dim());
     if let Some(at) = question.expires_at.filter(|at| *at <= Clock::System.now()) {
         let command = continue_command(shell, thread);
         let _ = writeln!(
@@ -214,6 +234,13 @@ pub fn question_text(shell: &Shell, thread: &ThreadId, question: &PendingInterru
         before = "or";
     }
     text
+}
+
+/// Where a question stands: what a target or a fork would name.
+fn place(question: &PendingInterrupt) -> String {
+    let runs: Vec<String> = question.run_path.iter().map(ToString::to_string).collect();
+    let (task, checkpoint) = (question.interrupt.task_id, question.checkpoint_id);
+    format!("run {}\ntask {task}  checkpoint {checkpoint}", runs.join("\n    > "))
 }
 
 /// What a run that failed is tried again with.

@@ -156,7 +156,8 @@ async fn thread(host: &Host, args: &Args) -> Result<ThreadId, Failure> {
     };
     match (of_run, &args.thread) {
         (Some(of_run), Some(named)) if of_run != *named => {
-            Err(Failure::NotThere(format!("run {:?} is of thread {of_run}, not of {named}", args.run)))
+            let run = args.run.map(|run| run.to_string()).unwrap_or_default();
+            Err(Failure::NotThere(format!("run {run} is of thread {of_run}, not of {named}")))
         }
         (Some(thread), _) => Ok(thread),
         (None, Some(thread)) => Ok(thread.clone()),

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::screen::harmless;
 use super::{history, prose, store, tenant};
 use crate::engine::Host;
-use crate::model::checkpoint::{CheckpointRow, Finish, PlannedTask, RunRow, TaskRow, TaskState};
+use crate::model::checkpoint::{CheckpointRow, Finish, PlannedTask, RunRow, SteeringRow, TaskRow, TaskState};
 use crate::model::{ErrorRecord, PendingInterrupt, RunId, RunStatus, ThreadId};
 
 /// The latest steps of each run; `history` has all.
@@ -36,14 +36,30 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let host = shell.known_host().await?;
     let document = Document::now(&host, &args.thread).await?;
     let tree = Tree::load(&host, &args.thread, document.run_id).await?;
+    let mut runs = Vec::new();
+    tree.runs(&mut runs);
+    let ids: Vec<RunId> = runs.iter().map(|run| run.run).collect();
+    let said = store(&host)?.steering(&tenant(), &args.thread, &ids).await?;
     host.close().await;
+    let is_over = |of: &SteeringRow| {
+        let ended = |run: &RunRow| matches!(run.status, RunStatus::Completed | RunStatus::Cancelled);
+        runs.iter().any(|run| run.run == of.run && ended(run))
+    };
+    let said: Vec<(SteeringRow, bool)> = said
+        .into_iter()
+        .map(|row| {
+            let is_over = is_over(&row);
+            (row, is_over)
+        })
+        .collect();
     let text = match shell.options.json {
         true => String::new(),
-        false => tree.text(shell, &args.thread, &document),
+        false => tree.text(shell, &args.thread, &document) + &steering_text(&said),
     };
     let mut document = serde_json::to_value(&document).unwrap_or_default();
     if let (Some(object), Value::Object(tree)) = (document.as_object_mut(), tree.document()) {
         object.extend(tree.into_iter().filter(|(name, _)| name == "graph" || name == "steps"));
+        object.insert("steering".into(), said.iter().map(|(row, is_over)| steering(row, *is_over)).collect());
     }
     Ok(Said::new(Exit::Completed, &document, text))
 }
@@ -103,6 +119,16 @@ impl Tree {
             }
             Ok(Self { run, graph, steps_before, steps })
         })
+    }
+
+    /// This run and those below it.
+    fn runs<'a>(&'a self, all: &mut Vec<&'a RunRow>) {
+        all.push(&self.run);
+        for task in self.steps.iter().flat_map(|(_, tasks)| tasks) {
+            if let Some(child) = &task.child {
+                child.runs(all);
+            }
+        }
     }
 
     /// The tasks of the latest step that are not done, here and below, by their paths.
@@ -207,7 +233,8 @@ impl Task {
             // Its run was called off, or its thread's state set.
             TaskState::Paused if !open => "left as it was".to_owned(),
             TaskState::Paused if self.child.is_some() => "waits for what is below".to_owned(),
-            TaskState::Paused => "waits for an answer".to_owned(),
+            TaskState::Paused if Self::asked(page, row).next().is_some() => "waits for an answer".to_owned(),
+            TaskState::Paused => "was broken off; `continue` goes on with it".to_owned(),
             state => history::told(state),
         };
         let how_often = match &self.child {
@@ -228,10 +255,15 @@ impl Task {
         text
     }
 
+    fn asked<'a>(page: &Page<'a>, row: &TaskRow) -> impl Iterator<Item = &'a PendingInterrupt> {
+        let task = row.task;
+        page.pending.iter().filter(move |asked| asked.interrupt.task_id == task)
+    }
+
     fn details(&self, page: &Page<'_>, row: &TaskRow) -> String {
-        let asked = page.pending.iter().filter(|asked| asked.interrupt.task_id == row.task);
-        let asked: String =
-            asked.map(|question| prose::question_text(page.shell, page.thread, question)).collect();
+        let asked: String = Self::asked(page, row)
+            .map(|question| prose::question_text(page.shell, page.thread, question))
+            .collect();
         match &row.state {
             TaskState::Finished(finish) => held(finish) + &asked,
             TaskState::Paused => asked,
@@ -254,6 +286,35 @@ impl Task {
             }
         }
     }
+}
+
+/// Whether a node was told: what no node read before its run was over is refused.
+fn told(row: &SteeringRow, is_over: bool) -> &'static str {
+    match row.delivered_at {
+        Some(_) => "delivered",
+        None if is_over => "refused",
+        None => "pending",
+    }
+}
+
+fn steering(row: &SteeringRow, is_over: bool) -> Value {
+    json!({
+        "id": row.id, "run_id": row.run, "task_id": row.task, "interrupt_id": row.interrupt, "actor": row.actor,
+        "text": row.text, "at": row.at, "status": told(row, is_over), "delivered_at": row.delivered_at,
+    })
+}
+
+fn steering_text(said: &[(SteeringRow, bool)]) -> String {
+    let mut text = String::new();
+    for (row, is_over) in said {
+        if text.is_empty() {
+            text.push_str("\nsteering\n");
+        }
+        let by = if row.actor.is_empty() { String::new() } else { format!(" by {}", harmless(&row.actor)) };
+        let what = prose::short(&Value::from(row.text.as_str()));
+        let _ = writeln!(text, "    {}  {}{by}: {what}", row.at, told(row, *is_over));
+    }
+    text
 }
 
 /// What a finished task wrote while others of its step are not done.

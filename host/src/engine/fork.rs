@@ -191,8 +191,8 @@ pub(super) fn not_there<T>(thread: &ThreadId, id: CheckpointId, sought: &Sought<
         Sought::Pruned => (
             Kind::Pruned,
             format!(
-                "checkpoint {id} is not there any more: thread {thread} was pruned of all that old; `holdpoint \
-                 history --thread {thread}` lists what is left"
+                "checkpoint {id} is not there: if thread {thread} had it, it was pruned of it; `holdpoint history \
+                 --thread {thread}` lists what is left"
             ),
         ),
         Sought::Found(_) | Sought::Unknown => (

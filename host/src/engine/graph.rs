@@ -292,7 +292,8 @@ const SUPERSEDED: &str = "superseded by new input";
 /// The refusal for a thread that somebody runs, or died running.
 pub(super) fn busy(thread: &ThreadId, snapshot: Option<&ThreadSnapshot>) -> Refused {
     let message = format!(
-        "thread {thread} is running; if its process died, continue it (holdpoint continue --thread {thread})"
+        "thread {thread} is running; if its process died, continue it (holdpoint continue --thread {thread}); new input \
+         can wait for its end or take its place (holdpoint run --if-busy enqueue, or supersede)"
     );
     match snapshot {
         Some(snapshot) => super::resume::refused(snapshot, Kind::Busy, message),

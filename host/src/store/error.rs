@@ -86,8 +86,14 @@ pub(super) fn is_busy(error: &sqlx::Error) -> bool {
 }
 
 fn code(error: &sqlx::Error) -> Option<i32> {
-    let extended: i32 = error.as_database_error()?.code()?.parse().ok()?;
-    Some(extended & 0xff)
+    error.as_database_error()?.code()?.parse().ok().map(primary)
+}
+
+/// What is worth telling apart of SQLite's extended codes.
+fn primary(extended: i32) -> i32 {
+    // The shared memory beside the file could not grow: only a full disk does that.
+    const IOERR_SHMSIZE: i32 = 4874;
+    if extended == IOERR_SHMSIZE { FULL } else { extended & 0xff }
 }
 
 /// What is not SQLite's to say.
@@ -126,7 +132,7 @@ impl From<rusqlite::Error> for Failure {
             Some(extended) => format!("(code: {extended}) {error}"),
             None => error.to_string(),
         };
-        Self { code: code.map(|extended| extended & 0xff), cause: Cause::Other, what }
+        Self { code: code.map(primary), cause: Cause::Other, what }
     }
 }
 
