@@ -62,7 +62,7 @@ async fn a_start_a_resume_a_step_and_a_fork_cost_no_more_than_they_did() {
 
     let before = so_far(&host);
     let started = graph.invoke(on("t"), ask_and_put()).await.unwrap();
-    at_most("a start", &host, before, cost(1, 10, 1));
+    at_most("a start", &host, before, cost(1, 8, 1));
     let asked = paused(started);
 
     let before = so_far(&host);
@@ -74,7 +74,7 @@ async fn a_start_a_resume_a_step_and_a_fork_cost_no_more_than_they_did() {
     // What was added to is read: its node is granted it.
     let before = so_far(&host);
     let again = graph.invoke(on("t"), ask_and_put()).await.unwrap();
-    at_most("another run of the thread", &host, before, cost(1, 9, 1));
+    at_most("another run of the thread", &host, before, cost(1, 8, 1));
     paused(again);
 
     paused(graph.invoke(on("bare"), ask_and_put()).await.unwrap());
@@ -96,7 +96,7 @@ async fn a_start_a_resume_a_step_and_a_fork_cost_no_more_than_they_did() {
     let before = so_far(&host);
     let forked = host.fork(on("elsewhere"), checkpoint, "fork".parse().unwrap()).await.unwrap();
     // It is made, and then gone on with.
-    at_most("a fork", &host, before, cost(2, 28, 0));
+    at_most("a fork", &host, before, cost(2, 27, 0));
     completed(forked);
     assert!(looked <= 6, "{looked} statements to see how a thread stands");
 

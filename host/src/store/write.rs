@@ -9,6 +9,7 @@ use super::batch::{Batch, Expect, LeaseChange, Write};
 use super::codec::BlobId;
 use super::delete::{self, Delete};
 use super::error::{Failure, StoreError};
+use super::journal::Implied;
 use super::prune::{self, Prune, Pruned};
 use super::reader::Sql;
 use super::service::ServiceWrite;
@@ -18,18 +19,18 @@ use super::{
     requests, runs, steering,
 };
 use super::{sql, tasks};
-use crate::model::checkpoint::{CheckpointKind, CheckpointRow, RunRow};
+use crate::model::checkpoint::{CheckpointKind, CheckpointRow, InterruptState, RunRow};
 use crate::model::ids::TenantId;
 
 const TENANT: &str = "SELECT tenant FROM tenants WHERE name = ?1";
 const NEW_TENANT: &str = "INSERT INTO tenants (name) VALUES (?1) RETURNING tenant";
 const NEW_THREAD: &str = "INSERT INTO threads \
-        (tenant, name, secret, head, epoch, owner, until, status, run, version, created_at) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
+        (tenant, name, secret, head, epoch, owner, until, status, run, version, created_at, pending) \
+    SELECT n.tenant, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12 FROM tenants n WHERE n.name = ?1 \
     ON CONFLICT (tenant, name) DO NOTHING RETURNING tenant, thread, epoch, FALSE AS queued";
 // The compare-and-swap. A lease that nobody holds cannot be renewed.
 pub(super) const THREAD: &str = "UPDATE threads SET head = ?5, status = ?6, run = coalesce(?7, run), \
-        version = max(version, ?8), \
+        version = max(version, ?8), pending = pending + ?12, \
         epoch = epoch + (?9 IN ('claim', 'release')), \
         owner = CASE ?9 WHEN 'claim' THEN ?10 WHEN 'release' THEN NULL ELSE owner END, \
         until = CASE ?9 WHEN 'keep' THEN until ELSE ?11 END \
@@ -166,8 +167,9 @@ pub(super) async fn batch(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed,
     // lists them.
     let mut writes: Vec<&Write> = batch.writes.iter().collect();
     writes.sort_by_key(|write| rank(write));
+    let implied = Implied::of(&batch.writes);
     for write in writes {
-        one(pen, write).await.map_err(|stop| stop.while_writing(Noun(write)))?;
+        one(pen, write, &implied).await.map_err(|stop| stop.while_writing(Noun(write)))?;
     }
     head_is_there(pen, batch).await?;
     Ok(committed)
@@ -204,18 +206,17 @@ pub(super) async fn delete(pen: &mut Pen<'_>, delete: &Delete) -> Result<(), Sto
     delete::carry_out(pen, delete).await
 }
 
-/// Finds the tenant's number; others appear when something is first written for them.
-async fn enter(pen: &mut Pen<'_>, tenant: &TenantId) -> Result<(), Stop> {
+/// Finds the tenant's number; others appear when something is first written for them. Says whether it did now.
+async fn enter(pen: &mut Pen<'_>, tenant: &TenantId) -> Result<bool, Stop> {
     let number = |row: &Row<'_>| row.get("tenant");
-    pen.tenant = match pen.returned(sql(TENANT).bind(tenant.as_str()), number)? {
-        Some(tenant) => tenant,
-        None => {
-            pen.has_written = true;
-            let made = pen.returned(sql(NEW_TENANT).bind(tenant.as_str()), number)?;
-            made.ok_or_else(|| Stop::rejected("the tenant was not made"))?
-        }
-    };
-    Ok(())
+    if let Some(known) = pen.returned(sql(TENANT).bind(tenant.as_str()), number)? {
+        pen.tenant = known;
+        return Ok(false);
+    }
+    pen.has_written = true;
+    let made = pen.returned(sql(NEW_TENANT).bind(tenant.as_str()), number)?;
+    pen.tenant = made.ok_or_else(|| Stop::rejected("the tenant was not made"))?;
+    Ok(true)
 }
 
 /// Finds the thread as it is expected, or makes it, and says what becomes of it.
@@ -228,9 +229,9 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
     };
     let run = root_run(batch);
     let version = boundaries(batch).map(|row| row.version).max();
-    let statement = match &batch.expect {
+    let pending = grown(batch);
+    let statement = |expect: &Expect| match expect {
         Expect::Absent { secret } => {
-            enter(pen, &batch.tenant).await?;
             let Some(run) = run else {
                 return Err(Stop::rejected("a thread starts with a root run"));
             };
@@ -239,20 +240,21 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
                 LeaseChange::Claim { .. } | LeaseChange::Release => 1,
                 LeaseChange::Renew { .. } => return Err(Stop::Conflict),
             };
-            sql(NEW_THREAD)
-                .bind(pen.tenant)
+            Ok(sql(NEW_THREAD)
+                .bind(batch.tenant.as_str())
                 .bind(batch.thread.as_str())
                 .bind(secret.as_slice())
                 .bind(batch.head.blob())
                 .bind(epoch)
-                .bind(owner)
+                .bind(owner.clone())
                 .bind(until)
                 .bind(batch.status.as_str())
                 .bind(run.run.blob())
                 .bind(version.unwrap_or(0))
                 .bind(run.created_at.0)
+                .bind(pending))
         }
-        Expect::At { head, epoch } => sql(THREAD)
+        Expect::At { head, epoch } => Ok(sql(THREAD)
             .bind(batch.tenant.as_str())
             .bind(batch.thread.as_str())
             .bind(head.blob())
@@ -262,13 +264,19 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
             .bind(run.map(|row| row.run.blob()))
             .bind(version.unwrap_or(i64::MIN))
             .bind(lease)
-            .bind(owner)
-            .bind(until),
+            .bind(owner.clone())
+            .bind(until)
+            .bind(pending)),
     };
-    let found = pen.returned(statement, |row| {
+    let read = |row: &Row<'_>| {
         let committed = Committed { epoch: row.get("epoch")?, queued: row.get("queued")? };
         Ok((row.get("tenant")?, row.get("thread")?, committed))
-    })?;
+    };
+    let mut found = pen.returned(statement(&batch.expect)?, read)?;
+    // Or it is the first that is written for the tenant.
+    if found.is_none() && matches!(batch.expect, Expect::Absent { .. }) && enter(pen, &batch.tenant).await? {
+        found = pen.returned(statement(&batch.expect)?, read)?;
+    }
     // Without a row it changed none.
     let (tenant, thread, committed) = found.ok_or(Stop::Conflict)?;
     pen.has_written = true;
@@ -303,6 +311,17 @@ fn boundaries(batch: &Batch) -> impl Iterator<Item = &CheckpointRow> {
     checkpoints_of(batch).filter(|row| row.kind == CheckpointKind::Boundary)
 }
 
+/// By how many the thread's pending questions become more. Each answer and withdrawal is one's whose row is
+/// pending, or the batch does not hold.
+fn grown(batch: &Batch) -> i64 {
+    let count = |write: &Write| match write {
+        Write::Interrupt(row) if row.state == InterruptState::Pending => 1,
+        Write::Answer { .. } | Write::Withdraw { .. } => -1,
+        _ => 0,
+    };
+    batch.writes.iter().map(count).sum()
+}
+
 fn root_run(batch: &Batch) -> Option<&RunRow> {
     let mut runs = batch.writes.iter().filter_map(|write| match write {
         Write::Run(row) if row.parent.is_none() => Some(row),
@@ -311,7 +330,7 @@ fn root_run(batch: &Batch) -> Option<&RunRow> {
     runs.next_back()
 }
 
-async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
+async fn one(pen: &mut Pen<'_>, write: &Write, implied: &Implied) -> Result<(), Stop> {
     match write {
         Write::Run(row) => runs::insert(pen, row).await,
         Write::RunStatus { run, status, error, ended_at } => {
@@ -323,9 +342,10 @@ async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
         Write::Channel(row) => channels::insert(pen, row).await,
         Write::Task(row) => tasks::put(pen, row).await,
         Write::Cut { task, kept } => journal::cut(pen, *task, *kept).await,
+        Write::Journal(row) if implied.has(row) => Ok(()),
         Write::Journal(row) => journal::put(pen, row).await,
         Write::Effect(row) => effects::put(pen, row).await,
-        Write::Interrupt(row) => interrupts::insert(pen, row).await,
+        Write::Interrupt(row) => interrupts::insert(pen, row, implied.called_at(row)).await,
         Write::Answer { interrupt, answer } => interrupts::answer(pen, *interrupt, answer).await,
         Write::Withdraw { interrupt, withdrawal } => interrupts::withdraw(pen, *interrupt, withdrawal).await,
         Write::Steer(row) => steering::insert(pen, row).await,
