@@ -60,34 +60,36 @@ async fn a_start_a_resume_a_step_and_a_fork_cost_no_more_than_they_did() {
     // The first of all opens connections.
     paused(graph.invoke(on("first"), ask_and_put()).await.unwrap());
 
+    // A batch looks at its thread's row before it changes it, which is a statement more and a third of what the
+    // change would cost if it had to give the row back.
     let before = so_far(&host);
     let started = graph.invoke(on("t"), ask_and_put()).await.unwrap();
-    at_most("a start", &host, before, cost(1, 8, 1));
+    at_most("a start", &host, before, cost(1, 9, 1));
     let asked = paused(started);
 
     let before = so_far(&host);
     let answers = Command::answers([(asked[0].interrupt.id, json!(1))]);
     let resumed = host.resume(on("t"), answers).await.unwrap();
-    at_most("a resume by id in the process that paused", &host, before, cost(1, 6, 1));
+    at_most("a resume by id in the process that paused", &host, before, cost(1, 7, 1));
     completed(resumed);
 
     // What was added to is read: its node is granted it.
     let before = so_far(&host);
     let again = graph.invoke(on("t"), ask_and_put()).await.unwrap();
-    at_most("another run of the thread", &host, before, cost(1, 8, 1));
+    at_most("another run of the thread", &host, before, cost(1, 9, 1));
     paused(again);
 
     paused(graph.invoke(on("bare"), ask_and_put()).await.unwrap());
     let before = so_far(&host);
     let resumed = host.resume(on("bare"), Command::resume(1)).await.unwrap();
-    at_most("a resume by a bare value in the process that paused", &host, before, cost(1, 7, 1));
+    at_most("a resume by a bare value in the process that paused", &host, before, cost(1, 8, 1));
     completed(resumed);
 
     paused(graph.invoke(on("elsewhere"), ask_and_put()).await.unwrap());
     let other = self::host(&world).await;
     let before = so_far(&other);
     let resumed = other.resume(on("elsewhere"), Command::resume(1)).await.unwrap();
-    at_most("a resume in another process", &other, before, cost(1, 14, 1));
+    at_most("a resume in another process", &other, before, cost(1, 15, 1));
     completed(resumed);
 
     let before = so_far(&host);
@@ -96,7 +98,7 @@ async fn a_start_a_resume_a_step_and_a_fork_cost_no_more_than_they_did() {
     let before = so_far(&host);
     let forked = host.fork(on("elsewhere"), checkpoint, "fork".parse().unwrap()).await.unwrap();
     // It is made, and then gone on with.
-    at_most("a fork", &host, before, cost(2, 27, 0));
+    at_most("a fork", &host, before, cost(2, 29, 0));
     completed(forked);
     assert!(looked <= 6, "{looked} statements to see how a thread stands");
 

@@ -41,7 +41,7 @@ pub(super) const BY_NUMBER: &str = concat!(
     " FROM tasks t JOIN interrupts i ON i.tenant = t.tenant AND i.task = t.task \
      WHERE t.thread = ?1 AND t.boundary = ?2 ORDER BY t.place, i.entry, i.place, i.seq"
 );
-const INSERT: &str = "INSERT INTO interrupts (tenant, interrupt, thread, run, task, node, boundary, checkpoint, \
+pub(super) const INSERT: &str = "INSERT INTO interrupts (tenant, interrupt, thread, run, task, node, boundary, checkpoint, \
         kind, asked_order, entry, place, payload, answer_schema, asked_at, expires_at, default_answer, state, \
         settled_at, settled_by, answer, reason, called_at) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";

@@ -28,7 +28,7 @@ pub(super) const OF_TASK: &str = concat!(
 pub(super) const BY_NUMBER: &str = "SELECT j.task, j.entry, j.call, j.reply_kind, j.reply, j.at \
     FROM tasks t JOIN journal j ON j.tenant = t.tenant AND j.task = t.task \
     WHERE t.thread = ?1 AND t.boundary = ?2 AND t.state <> 'finished' ORDER BY t.place, j.entry";
-const PUT: &str = "INSERT INTO journal (tenant, task, entry, call, reply_kind, reply, at) \
+pub(super) const PUT: &str = "INSERT INTO journal (tenant, task, entry, call, reply_kind, reply, at) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
     ON CONFLICT (tenant, task, entry) DO UPDATE SET call = excluded.call, reply_kind = excluded.reply_kind, \
         reply = excluded.reply, at = excluded.at";

@@ -33,7 +33,7 @@ pub(super) const OF_BOUNDARY: &str = concat!(
 pub(super) const BY_NUMBER: &str =
     concat!("SELECT ", columns!(), " FROM tasks t WHERE t.thread = ?1 AND t.boundary = ?2 ORDER BY t.place");
 // Where a task stands is part of its id, and is not written again: an index would be with it.
-const PUT: &str = "INSERT INTO tasks (tenant, task, thread, run, boundary, place, node, component, child, \
+pub(super) const PUT: &str = "INSERT INTO tasks (tenant, task, thread, run, boundary, place, node, component, child, \
         attempts, generation, settings, failures, state, outcome) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) \
     ON CONFLICT (tenant, task) DO UPDATE SET component = excluded.component, \

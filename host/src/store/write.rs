@@ -24,19 +24,21 @@ use crate::model::ids::TenantId;
 
 const TENANT: &str = "SELECT tenant FROM tenants WHERE name = ?1";
 const NEW_TENANT: &str = "INSERT INTO tenants (name) VALUES (?1) RETURNING tenant";
-const NEW_THREAD: &str = "INSERT INTO threads \
+pub(super) const NEW_THREAD: &str = "INSERT INTO threads \
         (tenant, name, secret, head, epoch, owner, until, status, run, version, created_at, pending) \
-    SELECT n.tenant, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12 FROM tenants n WHERE n.name = ?1 \
-    ON CONFLICT (tenant, name) DO NOTHING RETURNING tenant, thread, epoch, FALSE AS queued";
-// The compare-and-swap. A lease that nobody holds cannot be renewed.
-pub(super) const THREAD: &str = "UPDATE threads SET head = ?5, status = ?6, run = coalesce(?7, run), \
-        version = max(version, ?8), pending = pending + ?12, \
-        epoch = epoch + (?9 IN ('claim', 'release')), \
-        owner = CASE ?9 WHEN 'claim' THEN ?10 WHEN 'release' THEN NULL ELSE owner END, \
-        until = CASE ?9 WHEN 'keep' THEN until ELSE ?11 END \
-    WHERE tenant = (SELECT n.tenant FROM tenants n WHERE n.name = ?1) AND name = ?2 AND head = ?3 AND epoch = ?4 \
-        AND (?9 <> 'renew' OR owner IS NOT NULL) \
-    RETURNING tenant, thread, epoch, EXISTS (SELECT 1 FROM inputs q WHERE q.thread = threads.thread) AS queued";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (tenant, name) DO NOTHING";
+// The compare, by itself: to have the change give its row back (`RETURNING`) makes SQLite keep a table for it,
+// which costs several times what this does. A lease that nobody holds cannot be renewed.
+pub(super) const STANDS: &str = "SELECT h.tenant, h.thread, \
+        EXISTS (SELECT 1 FROM inputs q WHERE q.thread = h.thread) AS queued \
+    FROM tenants n JOIN threads h ON h.tenant = n.tenant \
+    WHERE n.name = ?1 AND h.name = ?2 AND h.head = ?3 AND h.epoch = ?4 AND (NOT ?5 OR h.owner IS NOT NULL)";
+// The swap.
+pub(super) const THREAD: &str = "UPDATE threads SET head = ?4, status = ?5, run = coalesce(?6, run), \
+        version = max(version, ?7), epoch = ?8, pending = pending + ?9, \
+        owner = CASE ?10 WHEN 'claim' THEN ?11 WHEN 'release' THEN NULL ELSE owner END, \
+        until = CASE ?10 WHEN 'keep' THEN until ELSE ?12 END \
+    WHERE thread = ?1 AND head = ?2 AND epoch = ?3";
 const CHECKPOINT: &str = "SELECT 1 FROM checkpoints WHERE thread = ?1 AND checkpoint = ?2";
 
 /// Why nothing more is written for a batch.
@@ -120,6 +122,15 @@ impl<'c> Pen<'c> {
             1 => Ok(()),
             _ => Err(Stop::rejected("there is no such row on this thread")),
         }
+    }
+
+    /// The number of the row that goes in, unless there is one like it.
+    pub async fn made(&mut self, sql: Sql) -> Result<Option<i64>, Stop> {
+        let had_written = self.has_written;
+        let made = self.change(sql).await? == 1;
+        // Whoever finds one like it has written nothing.
+        self.has_written = made || had_written;
+        Ok(made.then(|| self.connection.last_insert_rowid()))
     }
 
     /// The thread that is written to, if the statement finds it as it is expected.
@@ -206,17 +217,18 @@ pub(super) async fn delete(pen: &mut Pen<'_>, delete: &Delete) -> Result<(), Sto
     delete::carry_out(pen, delete).await
 }
 
-/// Finds the tenant's number; others appear when something is first written for them. Says whether it did now.
-async fn enter(pen: &mut Pen<'_>, tenant: &TenantId) -> Result<bool, Stop> {
+/// Finds the tenant's number; others appear when something is first written for them.
+async fn enter(pen: &mut Pen<'_>, tenant: &TenantId) -> Result<(), Stop> {
     let number = |row: &Row<'_>| row.get("tenant");
-    if let Some(known) = pen.returned(sql(TENANT).bind(tenant.as_str()), number)? {
-        pen.tenant = known;
-        return Ok(false);
-    }
-    pen.has_written = true;
-    let made = pen.returned(sql(NEW_TENANT).bind(tenant.as_str()), number)?;
-    pen.tenant = made.ok_or_else(|| Stop::rejected("the tenant was not made"))?;
-    Ok(true)
+    pen.tenant = match pen.returned(sql(TENANT).bind(tenant.as_str()), number)? {
+        Some(tenant) => tenant,
+        None => {
+            pen.has_written = true;
+            let made = pen.returned(sql(NEW_TENANT).bind(tenant.as_str()), number)?;
+            made.ok_or_else(|| Stop::rejected("the tenant was not made"))?
+        }
+    };
+    Ok(())
 }
 
 /// Finds the thread as it is expected, or makes it, and says what becomes of it.
@@ -229,9 +241,9 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
     };
     let run = root_run(batch);
     let version = boundaries(batch).map(|row| row.version).max();
-    let pending = grown(batch);
-    let statement = |expect: &Expect| match expect {
+    let committed = match &batch.expect {
         Expect::Absent { secret } => {
+            enter(pen, &batch.tenant).await?;
             let Some(run) = run else {
                 return Err(Stop::rejected("a thread starts with a root run"));
             };
@@ -240,47 +252,53 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
                 LeaseChange::Claim { .. } | LeaseChange::Release => 1,
                 LeaseChange::Renew { .. } => return Err(Stop::Conflict),
             };
-            Ok(sql(NEW_THREAD)
-                .bind(batch.tenant.as_str())
+            let sql = sql(NEW_THREAD)
+                .bind(pen.tenant)
                 .bind(batch.thread.as_str())
                 .bind(secret.as_slice())
                 .bind(batch.head.blob())
                 .bind(epoch)
-                .bind(owner.clone())
+                .bind(owner)
                 .bind(until)
                 .bind(batch.status.as_str())
                 .bind(run.run.blob())
                 .bind(version.unwrap_or(0))
                 .bind(run.created_at.0)
-                .bind(pending))
+                .bind(grown(batch));
+            pen.thread = pen.made(sql).await?.ok_or(Stop::Conflict)?;
+            Committed { epoch, queued: false }
         }
-        Expect::At { head, epoch } => Ok(sql(THREAD)
-            .bind(batch.tenant.as_str())
-            .bind(batch.thread.as_str())
-            .bind(head.blob())
-            .bind(*epoch)
-            .bind(batch.head.blob())
-            .bind(batch.status.as_str())
-            .bind(run.map(|row| row.run.blob()))
-            .bind(version.unwrap_or(i64::MIN))
-            .bind(lease)
-            .bind(owner.clone())
-            .bind(until)
-            .bind(pending)),
+        Expect::At { head, epoch } => {
+            let stands = sql(STANDS)
+                .bind(batch.tenant.as_str())
+                .bind(batch.thread.as_str())
+                .bind(head.blob())
+                .bind(*epoch)
+                .bind(matches!(batch.lease, LeaseChange::Renew { .. }));
+            let found = pen.returned(stands, |row| {
+                Ok((row.get("tenant")?, row.get("thread")?, row.get::<_, bool>("queued")?))
+            })?;
+            let (tenant, thread, queued) = found.ok_or(Stop::Conflict)?;
+            (pen.tenant, pen.thread) = (tenant, thread);
+            let changes_hands = matches!(batch.lease, LeaseChange::Claim { .. } | LeaseChange::Release);
+            let grown_epoch = epoch + i64::from(changes_hands);
+            let sql = sql(THREAD)
+                .bind(thread)
+                .bind(head.blob())
+                .bind(*epoch)
+                .bind(batch.head.blob())
+                .bind(batch.status.as_str())
+                .bind(run.map(|row| row.run.blob()))
+                .bind(version.unwrap_or(i64::MIN))
+                .bind(grown_epoch)
+                .bind(grown(batch))
+                .bind(lease)
+                .bind(owner)
+                .bind(until);
+            pen.one_row(sql).await?;
+            Committed { epoch: grown_epoch, queued }
+        }
     };
-    let read = |row: &Row<'_>| {
-        let committed = Committed { epoch: row.get("epoch")?, queued: row.get("queued")? };
-        Ok((row.get("tenant")?, row.get("thread")?, committed))
-    };
-    let mut found = pen.returned(statement(&batch.expect)?, read)?;
-    // Or it is the first that is written for the tenant.
-    if found.is_none() && matches!(batch.expect, Expect::Absent { .. }) && enter(pen, &batch.tenant).await? {
-        found = pen.returned(statement(&batch.expect)?, read)?;
-    }
-    // Without a row it changed none.
-    let (tenant, thread, committed) = found.ok_or(Stop::Conflict)?;
-    pen.has_written = true;
-    (pen.tenant, pen.thread) = (tenant, thread);
     Ok(committed)
 }
 
