@@ -42,6 +42,13 @@ fn at_most(what: &str, host: &Host, before: Cost, bound: Cost) {
     assert!(is_in, "{what} took {took:?}, which is more than {bound:?}");
 }
 
+/// Pages that commits wrote into the log so far: each is a frame of it, and the log is not cut meanwhile.
+fn pages_so_far(world: &World) -> u64 {
+    let (page, header) = (8_192, 24);
+    let log = std::fs::metadata(format!("{}-wal", world.db().display())).unwrap();
+    log.len() / (page + header)
+}
+
 /// Made durable when it ends, however slow the machine is.
 async fn host(world: &World) -> Host {
     let settings = Settings { budget_ms: 600_000, ..Settings::default() };
@@ -124,6 +131,27 @@ async fn a_start_a_resume_a_step_and_a_fork_cost_no_more_than_they_did() {
     assert_eq!(five.commits, one.commits, "steps that nothing depends on are committed together");
     assert!(five.statements - one.statements <= 4 * 2, "{one:?} {five:?}");
     assert_eq!((one.instances, five.instances), (1, 5));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_and_a_resume_write_no_more_pages_than_they_did() {
+    let world = World::new();
+    let host = host(&world).await;
+    let graph = host.compile(&scripted(&["n"])).await.unwrap();
+    paused(graph.invoke(on("first"), ask_and_put()).await.unwrap());
+    // Every table and every index of it that has a row there: in a database this small, a page each. The file
+    // grows by a page now and then, which is named in its first.
+    for turn in 0..5 {
+        let thread = format!("t{turn}");
+        let before = pages_so_far(&world);
+        paused(graph.invoke(on(&thread), ask_and_put()).await.unwrap());
+        let started = pages_so_far(&world);
+        completed(host.resume(on(&thread), Command::resume(1)).await.unwrap());
+        let resumed = pages_so_far(&world);
+        println!("a start: {} pages, a resume: {}", started - before, resumed - started);
+        assert!(started - before <= 16 + 2, "a start wrote {} pages", started - before);
+        assert!(resumed - started <= 10 + 2, "a resume wrote {} pages", resumed - started);
+    }
 }
 
 /// As this process knows the thread, and as it is read.
