@@ -8,12 +8,19 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, SqliteConnection};
 
 /// Each lists what must not be.
-const NEVER: [(&str, &str); 10] = [
+const NEVER: [(&str, &str); 11] = [
     ("a damaged page", "SELECT integrity_check FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
     ("a row that points nowhere", "SELECT \"table\" FROM pragma_foreign_key_check"),
     (
         "a journal with a gap",
-        "SELECT hex(task) FROM journal GROUP BY tenant, task HAVING count(*) <> max(entry) + 1 OR min(entry) <> 0",
+        "SELECT hex(task) FROM (SELECT tenant, task, entry FROM journal UNION SELECT tenant, task, entry \
+         FROM interrupts WHERE called_at IS NOT NULL) GROUP BY tenant, task \
+         HAVING count(*) <> max(entry) + 1 OR min(entry) <> 0",
+    ),
+    (
+        "questions that are counted wrong",
+        "SELECT h.name FROM threads h WHERE h.pending <> \
+         (SELECT count(*) FROM interrupts i WHERE i.thread = h.thread AND i.state = 'pending')",
     ),
     (
         "a pause without a question",

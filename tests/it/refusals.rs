@@ -403,7 +403,7 @@ async fn a_damaged_database_is_refused_by_table_and_row() {
     for (statement, words) in [
         ("UPDATE interrupts SET payload = '{'", &["table interrupts", "restore a backup"][..]),
         ("UPDATE tasks SET node = 'a b'", &["table tasks", "restore a backup"]),
-        ("UPDATE journal SET call = '{}'", &["table journal", "restore a backup"]),
+        ("UPDATE interrupts SET kind = 'before'", &["table interrupts", "called_at", "restore a backup"]),
         ("DELETE FROM checkpoints", &["restore a backup"]),
     ] {
         let world = closed().await;

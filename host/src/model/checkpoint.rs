@@ -186,7 +186,9 @@ pub enum TaskState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Finish {
     /// By channel, in the channels' order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub update: Vec<(ChannelName, Json)>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Routed>,
     /// It failed with this, and the graph says which node takes that.
     #[serde(default, skip_serializing_if = "Option::is_none")]

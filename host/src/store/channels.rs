@@ -31,7 +31,7 @@ pub(super) const CHAINS: &str = concat!(
      FROM chain c JOIN channel_values v ON v.rowid = c.row
      ORDER BY c.wanted, c.version"
 );
-const INSERT: &str = "INSERT INTO channel_values (thread, channel, version, whole, continues, value) \
+pub(super) const INSERT: &str = "INSERT INTO channel_values (thread, channel, version, whole, continues, value) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
 /// One channel's value while it is put together.

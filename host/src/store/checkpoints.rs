@@ -35,7 +35,7 @@ pub(super) const BEFORE: &str = concat!(
 // A page of them lies close together, among those of other runs of the tree.
 pub(super) const OF_RUN: &str =
     concat!(select!(), thread!(), " AND c.run = ?3 AND c.boundary IS NULL ORDER BY c.seq DESC LIMIT ?4");
-const INSERT: &str = "INSERT INTO checkpoints (thread, checkpoint, parent, run, boundary, step, version, status, \
+pub(super) const INSERT: &str = "INSERT INTO checkpoints (thread, checkpoint, parent, run, boundary, step, version, status, \
     created_at, plan, channels) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
 impl Store {

@@ -24,7 +24,7 @@ pub(super) const OF_THREAD: &str = concat!(
     thread!()
 );
 // Who asked first, and with what, stays as it was.
-const PUT: &str = "INSERT INTO effects (tenant, thread, node, effect, effect_key, input, task, state, outcome, at) \
+pub(super) const PUT: &str = "INSERT INTO effects (tenant, thread, node, effect, effect_key, input, task, state, outcome, at) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
     ON CONFLICT (thread, node, effect, effect_key) DO UPDATE SET state = excluded.state, \
         outcome = excluded.outcome, at = excluded.at";

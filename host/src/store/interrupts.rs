@@ -6,15 +6,15 @@ use super::reader::tenant;
 use super::write::{Pen, Stop};
 use super::{Store, sql};
 use crate::model::checkpoint::{Answer, InterruptRow, InterruptState, Withdrawal};
-use crate::model::ids::{InterruptId, TenantId, ThreadId};
-use crate::model::interrupt::InterruptKind;
+use crate::model::ids::{InterruptId, TenantId, ThreadId, Timestamp};
+use crate::model::interrupt::{InterruptKind, Question};
 use crate::model::json::Json;
 
 macro_rules! columns {
     () => {
         "i.interrupt, i.run, i.task, i.node, i.boundary, i.checkpoint, i.kind, i.asked_order, i.entry, i.place, \
          i.payload, i.answer_schema, i.asked_at, i.expires_at, i.default_answer, i.state, i.settled_at, \
-         i.settled_by, i.answer, i.reason"
+         i.settled_by, i.answer, i.reason, i.called_at"
     };
 }
 pub(super) use columns;
@@ -41,14 +41,17 @@ pub(super) const BY_NUMBER: &str = concat!(
     " FROM tasks t JOIN interrupts i ON i.tenant = t.tenant AND i.task = t.task \
      WHERE t.thread = ?1 AND t.boundary = ?2 ORDER BY t.place, i.entry, i.place, i.seq"
 );
-const INSERT: &str = "INSERT INTO interrupts (tenant, interrupt, thread, run, task, node, boundary, checkpoint, \
+pub(super) const INSERT: &str = "INSERT INTO interrupts (tenant, interrupt, thread, run, task, node, boundary, checkpoint, \
         kind, asked_order, entry, place, payload, answer_schema, asked_at, expires_at, default_answer, state, \
-        settled_at, settled_by, answer, reason) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
+        settled_at, settled_by, answer, reason, called_at) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";
 // Only what is pending can be settled: of two answers one finds no row.
 pub(super) const SETTLE: &str = "UPDATE interrupts SET state = ?4, settled_at = ?5, settled_by = ?6, answer = ?7, \
         reason = ?8 \
     WHERE tenant = ?1 AND interrupt = ?2 AND thread = ?3 AND state = 'pending'";
+// Of a journal that is cut: what was asked from there on is on record, and no entry any more.
+pub(super) const CUT: &str = "UPDATE interrupts SET called_at = NULL \
+    WHERE tenant = ?1 AND task = ?2 AND entry >= ?3 AND called_at IS NOT NULL";
 
 impl Store {
     /// A question by its id alone, whatever became of it, and the thread it is of.
@@ -62,7 +65,12 @@ impl Store {
     }
 }
 
-pub(super) async fn insert(pen: &mut Pen<'_>, row: &InterruptRow) -> Result<(), Stop> {
+/// `called_at`: it is its own journal entry, see [`super::journal::Implied`].
+pub(super) async fn insert(
+    pen: &mut Pen<'_>,
+    row: &InterruptRow,
+    called_at: Option<Timestamp>,
+) -> Result<(), Stop> {
     let state = Settled::of(&row.state);
     let sql = sql(INSERT)
         .bind(pen.tenant)
@@ -86,8 +94,19 @@ pub(super) async fn insert(pen: &mut Pen<'_>, row: &InterruptRow) -> Result<(), 
         .bind(state.at)
         .bind(state.by)
         .bind(state.answer)
-        .bind(state.reason);
+        .bind(state.reason)
+        .bind(called_at.map(|at| at.0));
     pen.one_row(sql).await
+}
+
+/// What its node asked, as the journal would have it.
+pub(super) fn question(row: &InterruptRow) -> Option<Question> {
+    let expires_after_ms = match row.expires_at {
+        None => None,
+        Some(at) => Some(u64::try_from(at.0.checked_sub(row.asked_at.0)?).ok()?),
+    };
+    let (payload, answer_schema) = (row.payload.clone(), row.answer_schema.clone());
+    Some(Question { payload, answer_schema, expires_after_ms, default_answer: row.default_answer.clone() })
 }
 
 pub(super) async fn answer(pen: &mut Pen<'_>, interrupt: InterruptId, answer: &Answer) -> Result<(), Stop> {
@@ -156,6 +175,15 @@ impl<'a> Settled<'a> {
             reason: Some(&withdrawal.reason),
         }
     }
+}
+
+/// With when it was called, if it is its own journal entry.
+pub(super) fn read_called(row: &Columns<'_>) -> Result<(InterruptRow, Option<Timestamp>), StoreError> {
+    let (asked, called_at) = (read(row)?, row.at_or_null("called_at")?);
+    if called_at.is_some() && (asked.kind != InterruptKind::Node || question(&asked).is_none()) {
+        return Err(row.wrong("called_at", "it is no question that its node asked by itself"));
+    }
+    Ok((asked, called_at))
 }
 
 pub(super) fn read(row: &Columns<'_>) -> Result<InterruptRow, StoreError> {

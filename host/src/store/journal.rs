@@ -1,17 +1,19 @@
-//! Journals: what a task asked of the host, and what is known of the replies. An answer is stored once,
-//! with its question, and put into the entry that asked when the entry is read.
+//! Journals: what a task asked of the host, and what is known of the replies. A question is stored once, and
+//! its answer with it: they are put into the entry that asked when that is read, and one that was asked by
+//! itself is the whole entry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Deserialize;
 
+use super::batch::Write;
 use super::codec::{BlobId, Columns, encode, int};
 use super::error::StoreError;
 use super::reader::tenant;
 use super::write::{Pen, Stop};
 use super::{Store, interrupts, sql};
 use crate::model::checkpoint::{Answer, InterruptRow, InterruptState, JournalRow};
-use crate::model::ids::{TaskId, TenantId};
+use crate::model::ids::{InterruptId, TaskId, TenantId, Timestamp};
 use crate::model::interrupt::{InterruptKind, Question};
 use crate::model::journal::{Call, EffectReply, Entry, Reply};
 use crate::model::json::{Json, present};
@@ -26,7 +28,7 @@ pub(super) const OF_TASK: &str = concat!(
 pub(super) const BY_NUMBER: &str = "SELECT j.task, j.entry, j.call, j.reply_kind, j.reply, j.at \
     FROM tasks t JOIN journal j ON j.tenant = t.tenant AND j.task = t.task \
     WHERE t.thread = ?1 AND t.boundary = ?2 AND t.state <> 'finished' ORDER BY t.place, j.entry";
-const PUT: &str = "INSERT INTO journal (tenant, task, entry, call, reply_kind, reply, at) \
+pub(super) const PUT: &str = "INSERT INTO journal (tenant, task, entry, call, reply_kind, reply, at) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
     ON CONFLICT (tenant, task, entry) DO UPDATE SET call = excluded.call, reply_kind = excluded.reply_kind, \
         reply = excluded.reply, at = excluded.at";
@@ -38,11 +40,77 @@ impl Store {
     pub async fn journal(&self, tenant: &TenantId, task: TaskId) -> Result<Vec<JournalRow>, StoreError> {
         let mut view = self.snapshot().await?;
         let questions = sql(interrupts::OF_TASK).bind(tenant.as_str()).bind(task.blob());
-        let questions = view.list("interrupts", questions, interrupts::read).await?;
-        let questions = Questions::of(&questions);
+        let (questions, called): (Vec<_>, Vec<_>) =
+            view.list("interrupts", questions, interrupts::read_called).await?.into_iter().unzip();
         let entries = sql(OF_TASK).bind(tenant.as_str()).bind(task.blob());
-        view.list("journal", entries, |row| read(row, &questions)).await
+        let of = Questions::of(&questions);
+        let mut journal = view.list("journal", entries, |row| read(row, &of)).await?;
+        if add_implied(&mut journal, questions.iter().zip(called), &of) {
+            journal.sort_by_key(|row| row.index);
+        }
+        Ok(journal)
     }
+}
+
+/// Of what is written together, the entries that need no row: a question that is asked by itself says all
+/// that its entry would.
+#[derive(Default)]
+pub(super) struct Implied {
+    entries: HashSet<(TaskId, usize)>,
+    called_at: HashMap<InterruptId, Timestamp>,
+}
+
+impl Implied {
+    pub fn of(writes: &[Write]) -> Self {
+        let mut implied = Self::default();
+        for write in writes {
+            let Write::Journal(JournalRow { task, index, entry: Entry { call, reply, at } }) = write else {
+                continue;
+            };
+            let (Call::Interrupt { question }, Reply::Answers(_)) = (call, reply) else { continue };
+            let asks = |write: &&Write| {
+                matches!(write, Write::Interrupt(row)
+                    if (row.task, row.entry, row.place, row.kind) == (*task, *index, 0, InterruptKind::Node))
+            };
+            // The newest counts.
+            if let Some(Write::Interrupt(row)) = writes.iter().rfind(asks)
+                && interrupts::question(row).as_ref() == Some(question)
+            {
+                implied.entries.insert((*task, *index));
+                implied.called_at.insert(row.interrupt, *at);
+            }
+        }
+        implied
+    }
+
+    pub fn has(&self, row: &JournalRow) -> bool {
+        self.entries.contains(&(row.task, row.index))
+    }
+
+    pub fn called_at(&self, row: &InterruptRow) -> Option<Timestamp> {
+        self.called_at.get(&row.interrupt).copied()
+    }
+}
+
+/// Adds the entries that questions are by themselves, at the end. Says whether there were any.
+pub(super) fn add_implied<'a>(
+    journal: &mut Vec<JournalRow>,
+    asked: impl Iterator<Item = (&'a InterruptRow, Option<Timestamp>)>,
+    questions: &Questions<'_>,
+) -> bool {
+    let called = |(row, at): (&'a InterruptRow, Option<Timestamp>)| {
+        let (question, at) = (interrupts::question(row)?, at?);
+        let entry = Entry { call: Call::Interrupt { question }, reply: Reply::Answers(Vec::new()), at };
+        filled(JournalRow { task: row.task, index: row.entry, entry }, questions).ok()
+    };
+    let mut known: HashSet<(TaskId, usize)> = HashSet::new();
+    let mut asked = asked.filter_map(called).peekable();
+    if asked.peek().is_none() {
+        return false;
+    }
+    known.extend(journal.iter().map(|row| (row.task, row.index)));
+    journal.extend(asked.filter(|row| known.insert((row.task, row.index))));
+    true
 }
 
 pub(super) async fn put(pen: &mut Pen<'_>, row: &JournalRow) -> Result<(), Stop> {
@@ -68,7 +136,9 @@ pub(super) async fn put(pen: &mut Pen<'_>, row: &JournalRow) -> Result<(), Stop>
 
 /// Drops a task's entries from `kept` on.
 pub(super) async fn cut(pen: &mut Pen<'_>, task: TaskId, kept: usize) -> Result<(), Stop> {
-    pen.change(sql(CUT).bind(pen.tenant).bind(task.blob()).bind(int(kept))).await?;
+    for statement in [CUT, interrupts::CUT] {
+        pen.change(sql(statement).bind(pen.tenant).bind(task.blob()).bind(int(kept))).await?;
+    }
     Ok(())
 }
 

@@ -61,7 +61,10 @@ const MAKE_WHOLE: &str = "UPDATE channel_values SET whole = 1, continues = NULL,
     WHERE thread = ?1 AND channel = ?2 AND version = ?3";
 pub(super) const DROP_VALUES: &str = "DELETE FROM channel_values WHERE thread = ?1 AND (channel, version) NOT IN \
     (SELECT value ->> 0, value ->> 1 FROM json_each(?2))";
-const NOTE: &str = "UPDATE threads SET pruned = max(coalesce(pruned, x''), ?2) WHERE thread = ?1";
+// What waits is counted anew: a run that failed may have been left with a question.
+pub(super) const NOTE: &str = "UPDATE threads SET pruned = max(coalesce(pruned, x''), ?2), pending = \
+    (SELECT count(*) FROM tasks t JOIN interrupts i ON i.tenant = t.tenant AND i.task = t.task \
+     WHERE t.thread = ?1 AND i.state = 'pending') WHERE thread = ?1";
 pub(super) const DROP_CHECKPOINTS: &str = concat!(
     "DELETE FROM checkpoints WHERE thread = ?1 AND coalesce(boundary, checkpoint) NOT IN (",
     kept!(),
@@ -189,9 +192,9 @@ pub(super) async fn carry_out(pen: &mut Pen<'_>, prune: &Prune) -> Result<Pruned
         let sql = sql(MAKE_WHOLE).bind(thread).bind(channel.as_str()).bind(*version).bind(value.as_str());
         pen.change(sql).await?;
     }
-    pen.change(sql(NOTE).bind(thread).bind(prune.latest.blob())).await?;
     let checkpoints = pen.change(sql(DROP_CHECKPOINTS).bind(thread).bind(boundaries)).await?;
     let tasks = pen.change(sql(DROP_TASKS).bind(thread)).await?;
+    pen.change(sql(NOTE).bind(thread).bind(prune.latest.blob())).await?;
     let runs = pen.change(sql(DROP_RUNS).bind(thread)).await?;
     pen.change(sql(DROP_STEERING).bind(thread)).await?;
     let values = pen.change(sql(DROP_VALUES).bind(thread).bind(encode(&prune.kept)?)).await?;

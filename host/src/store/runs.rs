@@ -40,12 +40,12 @@ pub(super) const OF_BOUNDARY: &str = concat!(
     " FROM tasks t JOIN runs r ON r.tenant = t.tenant AND r.run = t.child \
      WHERE t.thread = ?1 AND t.boundary = ?2 AND t.state <> 'finished' ORDER BY t.place"
 );
-const INSERT: &str = "INSERT INTO runs (tenant, run, thread, parent_run, parent_task, graph, namespace, agent, \
+pub(super) const INSERT: &str = "INSERT INTO runs (tenant, run, thread, parent_run, parent_task, graph, namespace, agent, \
     given, head, gates, status, error, created_at, ended_at) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 const SET_GRAPH: &str = "UPDATE runs SET graph = ?4 WHERE tenant = ?1 AND run = ?2 AND thread = ?3";
-const SET_HEAD: &str = "UPDATE runs SET head = ?4 WHERE tenant = ?1 AND run = ?2 AND thread = ?3";
-const SET_STATUS: &str = "UPDATE runs SET status = ?4, error = ?5, ended_at = ?6 \
+pub(super) const SET_HEAD: &str = "UPDATE runs SET head = ?4 WHERE tenant = ?1 AND run = ?2 AND thread = ?3";
+pub(super) const SET_STATUS: &str = "UPDATE runs SET status = ?4, error = ?5, ended_at = ?6 \
     WHERE tenant = ?1 AND run = ?2 AND thread = ?3";
 
 impl Store {

@@ -31,7 +31,7 @@ const USAGE: &str = concat!(
                 FROM interrupts i WHERE i.tenant = t.tenant) AS journal_bytes, \
         (SELECT count(*) FROM runs r WHERE r.tenant = t.tenant) AS runs, \
         (SELECT count(*) FROM invocations i WHERE i.tenant = t.tenant) AS invocations, \
-        (SELECT count(*) FROM interrupts i WHERE i.tenant = t.tenant AND i.state = 'pending') AS pending \
+        (SELECT coalesce(sum(h.pending), 0) FROM threads h WHERE h.tenant = t.tenant) AS pending \
      FROM (SELECT ",
     tenant!(),
     " AS tenant) t"

@@ -2,7 +2,7 @@
 //! each child run that is not done; each by key: neither other threads nor the thread's own past make it
 //! dearer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -17,7 +17,7 @@ use crate::model::RunStatus;
 use crate::model::checkpoint::{
     CheckpointKind, CheckpointRow, InterruptRow, JournalRow, RunRow, TaskRow, TaskState, Version,
 };
-use crate::model::ids::{ChannelName, CheckpointId, RunId, TenantId, ThreadId, Timestamp};
+use crate::model::ids::{ChannelName, CheckpointId, RunId, TaskId, TenantId, ThreadId, Timestamp};
 use crate::model::json::Json;
 
 pub(super) const THREAD: &str = "SELECT h.name, h.tenant, h.thread, h.secret, h.head, h.epoch, h.owner, h.until, \
@@ -158,13 +158,26 @@ impl Tree<'_> {
             let key = self.key;
             let of_boundary = |statement| sql(statement).bind(key).bind(boundary.blob());
             let tasks = self.view.list("tasks", of_boundary(tasks::BY_NUMBER), tasks::read).await?;
-            let interrupts =
-                self.view.list("interrupts", of_boundary(interrupts::BY_NUMBER), interrupts::read).await?;
+            let (interrupts, called): (Vec<_>, Vec<_>) = self
+                .view
+                .list("interrupts", of_boundary(interrupts::BY_NUMBER), interrupts::read_called)
+                .await?
+                .into_iter()
+                .unzip();
             let questions = Questions::of(&interrupts);
-            let journal = self
+            let mut journal = self
                 .view
                 .list("journal", of_boundary(journal::BY_NUMBER), |row| journal::read(row, &questions))
                 .await?;
+            let open: HashMap<TaskId, usize> = (0..)
+                .zip(&tasks)
+                .filter(|(_, task)| !matches!(task.state, TaskState::Finished(_)))
+                .map(|(place, task)| (task.task, place))
+                .collect();
+            let of_open = interrupts.iter().zip(called).filter(|(row, _)| open.contains_key(&row.task));
+            if journal::add_implied(&mut journal, of_open, &questions) {
+                journal.sort_by_key(|row| (open.get(&row.task), row.index));
+            }
             let is_parent =
                 |task: &TaskRow| task.child.is_some() && !matches!(task.state, TaskState::Finished(_));
             let mut children = Vec::new();

@@ -32,14 +32,14 @@ pub(super) const OF_BOUNDARY: &str = concat!(
 );
 pub(super) const BY_NUMBER: &str =
     concat!("SELECT ", columns!(), " FROM tasks t WHERE t.thread = ?1 AND t.boundary = ?2 ORDER BY t.place");
-const PUT: &str = "INSERT INTO tasks (tenant, task, thread, run, boundary, place, node, component, child, \
+// Where a task stands is part of its id, and is not written again: an index would be with it.
+pub(super) const PUT: &str = "INSERT INTO tasks (tenant, task, thread, run, boundary, place, node, component, child, \
         attempts, generation, settings, failures, state, outcome) \
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) \
-    ON CONFLICT (tenant, task) DO UPDATE SET run = excluded.run, boundary = excluded.boundary, \
-        place = excluded.place, node = excluded.node, component = excluded.component, \
+    ON CONFLICT (tenant, task) DO UPDATE SET component = excluded.component, \
         child = excluded.child, attempts = excluded.attempts, generation = excluded.generation, \
         settings = excluded.settings, failures = excluded.failures, state = excluded.state, outcome = excluded.outcome \
-    WHERE thread = excluded.thread";
+    WHERE thread = excluded.thread AND boundary = excluded.boundary AND place = excluded.place";
 
 impl Store {
     /// A task by its id alone, and the thread it is of.

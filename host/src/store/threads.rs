@@ -19,9 +19,7 @@ macro_rules! list {
     () => {
         concat!(
             "SELECT h.name, h.status, h.head, h.run, h.created_at, c.created_at AS updated_at, g.name AS graph, \
-                 r.run IS NOT NULL AS has_run, \
-                 (SELECT count(*) FROM interrupts i WHERE i.thread = h.thread AND i.state = 'pending') \
-                 AS pending \
+                 r.run IS NOT NULL AS has_run, h.pending \
              FROM threads h \
                  LEFT JOIN checkpoints c ON c.thread = h.thread AND c.checkpoint = h.head \
                  LEFT JOIN runs r ON r.tenant = h.tenant AND r.run = h.run \

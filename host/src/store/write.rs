@@ -9,6 +9,7 @@ use super::batch::{Batch, Expect, LeaseChange, Write};
 use super::codec::BlobId;
 use super::delete::{self, Delete};
 use super::error::{Failure, StoreError};
+use super::journal::Implied;
 use super::prune::{self, Prune, Pruned};
 use super::reader::Sql;
 use super::service::ServiceWrite;
@@ -18,24 +19,26 @@ use super::{
     requests, runs, steering,
 };
 use super::{sql, tasks};
-use crate::model::checkpoint::{CheckpointKind, CheckpointRow, RunRow};
+use crate::model::checkpoint::{CheckpointKind, CheckpointRow, InterruptState, RunRow};
 use crate::model::ids::TenantId;
 
 const TENANT: &str = "SELECT tenant FROM tenants WHERE name = ?1";
 const NEW_TENANT: &str = "INSERT INTO tenants (name) VALUES (?1) RETURNING tenant";
-const NEW_THREAD: &str = "INSERT INTO threads \
-        (tenant, name, secret, head, epoch, owner, until, status, run, version, created_at) \
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
-    ON CONFLICT (tenant, name) DO NOTHING RETURNING tenant, thread, epoch, FALSE AS queued";
-// The compare-and-swap. A lease that nobody holds cannot be renewed.
-pub(super) const THREAD: &str = "UPDATE threads SET head = ?5, status = ?6, run = coalesce(?7, run), \
-        version = max(version, ?8), \
-        epoch = epoch + (?9 IN ('claim', 'release')), \
-        owner = CASE ?9 WHEN 'claim' THEN ?10 WHEN 'release' THEN NULL ELSE owner END, \
-        until = CASE ?9 WHEN 'keep' THEN until ELSE ?11 END \
-    WHERE tenant = (SELECT n.tenant FROM tenants n WHERE n.name = ?1) AND name = ?2 AND head = ?3 AND epoch = ?4 \
-        AND (?9 <> 'renew' OR owner IS NOT NULL) \
-    RETURNING tenant, thread, epoch, EXISTS (SELECT 1 FROM inputs q WHERE q.thread = threads.thread) AS queued";
+pub(super) const NEW_THREAD: &str = "INSERT INTO threads \
+        (tenant, name, secret, head, epoch, owner, until, status, run, version, created_at, pending) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (tenant, name) DO NOTHING";
+// The compare, by itself: to have the change give its row back (`RETURNING`) makes SQLite keep a table for it,
+// which costs several times what this does. A lease that nobody holds cannot be renewed.
+pub(super) const STANDS: &str = "SELECT h.tenant, h.thread, \
+        EXISTS (SELECT 1 FROM inputs q WHERE q.thread = h.thread) AS queued \
+    FROM tenants n JOIN threads h ON h.tenant = n.tenant \
+    WHERE n.name = ?1 AND h.name = ?2 AND h.head = ?3 AND h.epoch = ?4 AND (NOT ?5 OR h.owner IS NOT NULL)";
+// The swap.
+pub(super) const THREAD: &str = "UPDATE threads SET head = ?4, status = ?5, run = coalesce(?6, run), \
+        version = max(version, ?7), epoch = ?8, pending = pending + ?9, \
+        owner = CASE ?10 WHEN 'claim' THEN ?11 WHEN 'release' THEN NULL ELSE owner END, \
+        until = CASE ?10 WHEN 'keep' THEN until ELSE ?12 END \
+    WHERE thread = ?1 AND head = ?2 AND epoch = ?3";
 const CHECKPOINT: &str = "SELECT 1 FROM checkpoints WHERE thread = ?1 AND checkpoint = ?2";
 
 /// Why nothing more is written for a batch.
@@ -121,6 +124,15 @@ impl<'c> Pen<'c> {
         }
     }
 
+    /// The number of the row that goes in, unless there is one like it.
+    pub async fn made(&mut self, sql: Sql) -> Result<Option<i64>, Stop> {
+        let had_written = self.has_written;
+        let made = self.change(sql).await? == 1;
+        // Whoever finds one like it has written nothing.
+        self.has_written = made || had_written;
+        Ok(made.then(|| self.connection.last_insert_rowid()))
+    }
+
     /// The thread that is written to, if the statement finds it as it is expected.
     pub async fn find_thread(&mut self, sql: Sql) -> Result<(), Stop> {
         self.thread = self.returned(sql, |row| row.get("thread"))?.ok_or(Stop::Conflict)?;
@@ -166,8 +178,9 @@ pub(super) async fn batch(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed,
     // lists them.
     let mut writes: Vec<&Write> = batch.writes.iter().collect();
     writes.sort_by_key(|write| rank(write));
+    let implied = Implied::of(&batch.writes);
     for write in writes {
-        one(pen, write).await.map_err(|stop| stop.while_writing(Noun(write)))?;
+        one(pen, write, &implied).await.map_err(|stop| stop.while_writing(Noun(write)))?;
     }
     head_is_there(pen, batch).await?;
     Ok(committed)
@@ -228,7 +241,7 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
     };
     let run = root_run(batch);
     let version = boundaries(batch).map(|row| row.version).max();
-    let statement = match &batch.expect {
+    let committed = match &batch.expect {
         Expect::Absent { secret } => {
             enter(pen, &batch.tenant).await?;
             let Some(run) = run else {
@@ -239,7 +252,7 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
                 LeaseChange::Claim { .. } | LeaseChange::Release => 1,
                 LeaseChange::Renew { .. } => return Err(Stop::Conflict),
             };
-            sql(NEW_THREAD)
+            let sql = sql(NEW_THREAD)
                 .bind(pen.tenant)
                 .bind(batch.thread.as_str())
                 .bind(secret.as_slice())
@@ -251,28 +264,41 @@ async fn guard(pen: &mut Pen<'_>, batch: &Batch) -> Result<Committed, Stop> {
                 .bind(run.run.blob())
                 .bind(version.unwrap_or(0))
                 .bind(run.created_at.0)
+                .bind(grown(batch));
+            pen.thread = pen.made(sql).await?.ok_or(Stop::Conflict)?;
+            Committed { epoch, queued: false }
         }
-        Expect::At { head, epoch } => sql(THREAD)
-            .bind(batch.tenant.as_str())
-            .bind(batch.thread.as_str())
-            .bind(head.blob())
-            .bind(*epoch)
-            .bind(batch.head.blob())
-            .bind(batch.status.as_str())
-            .bind(run.map(|row| row.run.blob()))
-            .bind(version.unwrap_or(i64::MIN))
-            .bind(lease)
-            .bind(owner)
-            .bind(until),
+        Expect::At { head, epoch } => {
+            let stands = sql(STANDS)
+                .bind(batch.tenant.as_str())
+                .bind(batch.thread.as_str())
+                .bind(head.blob())
+                .bind(*epoch)
+                .bind(matches!(batch.lease, LeaseChange::Renew { .. }));
+            let found = pen.returned(stands, |row| {
+                Ok((row.get("tenant")?, row.get("thread")?, row.get::<_, bool>("queued")?))
+            })?;
+            let (tenant, thread, queued) = found.ok_or(Stop::Conflict)?;
+            (pen.tenant, pen.thread) = (tenant, thread);
+            let changes_hands = matches!(batch.lease, LeaseChange::Claim { .. } | LeaseChange::Release);
+            let grown_epoch = epoch + i64::from(changes_hands);
+            let sql = sql(THREAD)
+                .bind(thread)
+                .bind(head.blob())
+                .bind(*epoch)
+                .bind(batch.head.blob())
+                .bind(batch.status.as_str())
+                .bind(run.map(|row| row.run.blob()))
+                .bind(version.unwrap_or(i64::MIN))
+                .bind(grown_epoch)
+                .bind(grown(batch))
+                .bind(lease)
+                .bind(owner)
+                .bind(until);
+            pen.one_row(sql).await?;
+            Committed { epoch: grown_epoch, queued }
+        }
     };
-    let found = pen.returned(statement, |row| {
-        let committed = Committed { epoch: row.get("epoch")?, queued: row.get("queued")? };
-        Ok((row.get("tenant")?, row.get("thread")?, committed))
-    })?;
-    // Without a row it changed none.
-    let (tenant, thread, committed) = found.ok_or(Stop::Conflict)?;
-    pen.has_written = true;
-    (pen.tenant, pen.thread) = (tenant, thread);
     Ok(committed)
 }
 
@@ -303,6 +329,17 @@ fn boundaries(batch: &Batch) -> impl Iterator<Item = &CheckpointRow> {
     checkpoints_of(batch).filter(|row| row.kind == CheckpointKind::Boundary)
 }
 
+/// By how many the thread's pending questions become more. Each answer and withdrawal is one's whose row is
+/// pending, or the batch does not hold.
+fn grown(batch: &Batch) -> i64 {
+    let count = |write: &Write| match write {
+        Write::Interrupt(row) if row.state == InterruptState::Pending => 1,
+        Write::Answer { .. } | Write::Withdraw { .. } => -1,
+        _ => 0,
+    };
+    batch.writes.iter().map(count).sum()
+}
+
 fn root_run(batch: &Batch) -> Option<&RunRow> {
     let mut runs = batch.writes.iter().filter_map(|write| match write {
         Write::Run(row) if row.parent.is_none() => Some(row),
@@ -311,7 +348,7 @@ fn root_run(batch: &Batch) -> Option<&RunRow> {
     runs.next_back()
 }
 
-async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
+async fn one(pen: &mut Pen<'_>, write: &Write, implied: &Implied) -> Result<(), Stop> {
     match write {
         Write::Run(row) => runs::insert(pen, row).await,
         Write::RunStatus { run, status, error, ended_at } => {
@@ -323,9 +360,10 @@ async fn one(pen: &mut Pen<'_>, write: &Write) -> Result<(), Stop> {
         Write::Channel(row) => channels::insert(pen, row).await,
         Write::Task(row) => tasks::put(pen, row).await,
         Write::Cut { task, kept } => journal::cut(pen, *task, *kept).await,
+        Write::Journal(row) if implied.has(row) => Ok(()),
         Write::Journal(row) => journal::put(pen, row).await,
         Write::Effect(row) => effects::put(pen, row).await,
-        Write::Interrupt(row) => interrupts::insert(pen, row).await,
+        Write::Interrupt(row) => interrupts::insert(pen, row, implied.called_at(row)).await,
         Write::Answer { interrupt, answer } => interrupts::answer(pen, *interrupt, answer).await,
         Write::Withdraw { interrupt, withdrawal } => interrupts::withdraw(pen, *interrupt, withdrawal).await,
         Write::Steer(row) => steering::insert(pen, row).await,

@@ -108,6 +108,7 @@ async fn no_statement_scans_a_table() {
         threads::HEAD,
         threads::ALL,
         threads::OF_STATUS,
+        write::STANDS,
         write::THREAD,
         interrupts::SETTLE,
         effects::OF_THREAD,
@@ -116,6 +117,9 @@ async fn no_statement_scans_a_table() {
         origin::PRUNED,
         prune::NUMBER,
         prune::GUARD,
+        prune::NOTE,
+        interrupts::CUT,
+        since::WAITING,
         prune::HELD,
         prune::LATEST_DROPPED,
         prune::LINKS,
@@ -150,11 +154,91 @@ async fn no_statement_scans_a_table() {
                 runs::OF_THREAD,
                 channels::CHAINS,
                 tasks::BY_NUMBER,
+                since::WAITING,
                 prune::HELD,
                 prune::LATEST_DROPPED,
                 prune::DROP_CHECKPOINTS,
             ];
             assert!(!sorts || few.contains(&statement), "{detail}\n{statement}");
+        }
+    }
+}
+
+/// A list of words in a check, or a row that is given back, is a table in memory for each row that is written.
+#[tokio::test]
+async fn no_row_that_is_written_takes_a_table_of_its_own() {
+    let fixture = Fixture::new().await;
+    let mut raw = fixture.raw().await;
+    sqlx::query("PRAGMA ignore_check_constraints = OFF").execute(&mut raw).await.unwrap();
+    for statement in [
+        write::NEW_THREAD,
+        write::THREAD,
+        runs::INSERT,
+        runs::SET_STATUS,
+        runs::SET_HEAD,
+        checkpoints::INSERT,
+        channels::INSERT,
+        tasks::PUT,
+        journal::PUT,
+        interrupts::INSERT,
+        interrupts::SETTLE,
+        effects::PUT,
+    ] {
+        let program = sqlx::query(AssertSqlSafe(format!("EXPLAIN {statement}")));
+        let program = program.fetch_all(&mut raw).await.unwrap();
+        let opens: Vec<&str> =
+            program.iter().map(|row| row.get("opcode")).filter(|code| *code == "OpenEphemeral").collect();
+        assert!(program.len() > 10 && opens.is_empty(), "{statement}");
+    }
+}
+
+#[tokio::test]
+async fn a_word_that_a_column_cannot_say_is_not_written() {
+    let fixture = Fixture::new().await;
+    fixture.start("t").await;
+    let mut raw = fixture.raw().await;
+    sqlx::query("PRAGMA ignore_check_constraints = OFF").execute(&mut raw).await.unwrap();
+    let no_id = "zeroblob(16)";
+    let statements = [
+        ("UPDATE threads SET status = '_'".to_owned(), "failed"),
+        ("UPDATE runs SET status = '_'".to_owned(), "diverged"),
+        ("UPDATE checkpoints SET status = '_'".to_owned(), "completed"),
+        (
+            format!(
+                "REPLACE INTO tasks (tenant, task, thread, run, boundary, place, node, component, attempts, \
+                 generation, settings, failures, state) \
+                 VALUES (1, {no_id}, 1, {no_id}, {no_id}, 0, 'n', x'', 0, 0, 0, 0, '_')"
+            ),
+            "paused",
+        ),
+        (
+            format!(
+                "REPLACE INTO journal (tenant, task, entry, call, reply_kind, at) \
+                 VALUES (1, {no_id}, 0, '', '_', 1)"
+            ),
+            "attempt",
+        ),
+        (
+            format!(
+                "REPLACE INTO interrupts (tenant, interrupt, thread, run, task, node, boundary, checkpoint, kind, \
+                 asked_order, entry, place, payload, asked_at, state) VALUES (1, {no_id}, 1, {no_id}, {no_id}, 'n', \
+                 {no_id}, {no_id}, '_', 0, 0, 0, '1', 1, 'pending')"
+            ),
+            "in-doubt",
+        ),
+        (
+            "INSERT INTO invocations (tenant, invocation, thread, assistant, ask, strategy, metadata, status, \
+             created_at, updated_at) VALUES (1, randomblob(16), 't', x'', '1', '1', '1', '_', 1, 1)"
+                .to_owned(),
+            "pending",
+        ),
+    ];
+    for (statement, word) in statements {
+        for (word, is_one) in [("odd", false), (word, true)] {
+            let written = sqlx::query(AssertSqlSafe(statement.replace("'_'", &format!("'{word}'"))))
+                .execute(&mut raw)
+                .await;
+            assert_eq!(written.is_ok(), is_one, "{word}: {statement}: {written:?}");
         }
     }
 }

@@ -133,7 +133,7 @@ async fn damaged_rows_are_errors_that_name_table_and_row() {
         ("DELETE FROM channel_values", "channel_values", "no such row"),
         ("UPDATE tasks SET node = 'end'", "tasks", "node"),
         ("UPDATE tasks SET attempts = 4294967296", "tasks", "attempts"),
-        ("UPDATE tasks SET outcome = '[]' WHERE place = 1", "tasks", "outcome"),
+        ("UPDATE tasks SET outcome = '[1]' WHERE place = 1", "tasks", "outcome"),
         ("UPDATE journal SET call = '{\"call\":\"dance\"}'", "journal", "call"),
         ("UPDATE journal SET call = '{\"call\":\"effect\"}'", "journal", "missing"),
         ("UPDATE journal SET reply_kind = 'odd'", "journal", "reply_kind"),
