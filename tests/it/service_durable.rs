@@ -199,7 +199,8 @@ async fn a_background_run_that_was_acknowledged_is_done_once_wherever_the_host_d
         }
     }
     assert_eq!(survived, 1);
-    assert!(deaths >= 5, "it died at {deaths} places only");
+    // Two commits for each of the two calls.
+    assert!(deaths >= 4, "it died at {deaths} places only");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -106,3 +106,22 @@ async fn a_connection_that_does_not_say_what_it_wants_is_ended() {
     served.caller().get("/ok").await.is(200);
     served.end().await;
 }
+
+/// What the manual's container file asks, as it stands there.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_health_check_of_the_manual_tells_whether_it_serves() {
+    let manual = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/src/server/README.md");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let line = manual.lines().find_map(|line| line.strip_prefix("HEALTHCHECK CMD ")).unwrap();
+    let words: Vec<String> = serde_json::from_str(line).unwrap();
+    let process = Process::start(&["--require-keys"]).await;
+    let port = process.caller().url.rsplit(':').next().unwrap().to_owned();
+    let asks = || {
+        let words: Vec<String> = words.iter().map(|word| word.replace("2024", &port)).collect();
+        let output = std::process::Command::new(&words[0]).args(&words[1..]).output().unwrap();
+        output.status.success()
+    };
+    assert!(asks());
+    process.kill();
+    assert!(!asks());
+}

@@ -39,6 +39,7 @@ async fn what_is_asked_wrongly_is_refused_and_says_how_things_stand() {
             422,
             "two checkpoints",
         ),
+        ("t", run(json!({ "input": plain, "thread_id": "u" })), 422, "another thread"),
         ("t", run(json!({ "input": plain, "webhook": "http://169.254.169.254/" })), 422, "not a public"),
         ("t", run(json!({ "input": plain, "multitask_strategy": "no" })), 422, "expected one of"),
     ] {

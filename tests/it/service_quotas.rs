@@ -175,3 +175,39 @@ async fn a_call_that_was_taken_waits_for_fuel_and_does_not_fail() {
     assert_eq!(values["c"], 1, "{values}");
     served.end().await;
 }
+
+/// Of one tenant so many runs and so many tasks go on at once; the others wait their turn, and are done.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_runs_and_tasks_than_may_go_on_at_once_wait() {
+    let outside = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = outside.local_addr().unwrap().to_string();
+    let served = Served::start(ServeSettings { needs_keys: true, ..settings() }).await;
+    let admin = served.key("operator", &[Scope::Admin]).await;
+    for (tenant, quotas, runs) in
+        [("acme", json!({ "runs_at_once": 1 }), 2), ("other", json!({ "tasks_at_once": 1 }), 2)]
+    {
+        admin.put(&format!("/tenants/{tenant}"), json!({ "quotas": quotas })).await.is(200);
+        let caller = served.key(tenant, &[Scope::Deploy, Scope::Run]).await;
+        caller.deploy_sending(&scripted(&["n"]), &address).await;
+        let script = json!([{ "effect": { "name": "e", "key": "k", "input": 1 } }, { "put": { "c": 1 } }]);
+        let mut paths = Vec::new();
+        for n in 0..runs {
+            let body = json!({ "assistant_id": "scripted", "input": { "script": script }, "if_not_exists": "create" });
+            let run = caller.post(&format!("/threads/t{n}/runs"), body).await.is(200);
+            paths.push(format!("/threads/t{n}/runs/{}/join", run["run_id"].as_str().unwrap()));
+        }
+        for _ in 0..runs {
+            let (mut first, _) = outside.accept().await.unwrap();
+            // The other one would come at once if it were under way.
+            let second = tokio::time::timeout(Duration::from_millis(300), outside.accept()).await;
+            assert!(second.is_err(), "{tenant}");
+            use tokio::io::AsyncWriteExt as _;
+            let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+            first.write_all(answer).await.unwrap();
+        }
+        for path in paths {
+            assert_eq!(caller.get(&path).await.is(200)["c"], 1, "{tenant}");
+        }
+    }
+    served.end().await;
+}

@@ -76,6 +76,24 @@ async fn a_stream_that_breaks_off_anywhere_goes_on_with_what_follows() {
     served.end().await;
 }
 
+/// Whether it is read while the run goes on, or after.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_tells_the_same_whenever_it_is_read() {
+    // Its first state is durable long before the node is done.
+    let process = crate::service_durable::Process::start(&["--budget-ms", "1"]).await;
+    let caller = process.caller();
+    caller.scripted(&["n"]).await;
+    let computes = json!({ "repeat": { "times": 64_000, "ops": [{ "hash_order": 300 }] } });
+    let script = json!([computes, { "put": { "c": 1 } }]);
+    let body =
+        json!({ "assistant_id": "scripted", "input": { "script": script }, "if_not_exists": "create" });
+    let run = caller.post("/threads/t/runs", body).await.is(200);
+    let path = format!("/threads/t/runs/{}/stream", run["run_id"].as_str().unwrap());
+    let live = Stream::open(caller.request(Method::GET, &path)).await.all().await;
+    let after = Stream::open(caller.request(Method::GET, &path)).await.all().await;
+    assert_eq!(live, after);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_of_what_waits_says_that_it_is_there_and_tells_all_of_it() {
     let served = Served::start(ServeSettingsFast::settings()).await;

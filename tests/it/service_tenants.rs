@@ -143,6 +143,10 @@ async fn a_key_is_for_its_scopes() {
         let caller = Caller { key: Some(key.into()), ..all.clone() };
         caller.get("/threads/theirs").await.is(401);
     }
+    // Of two keys neither counts.
+    let other = served.key("other", &ALL).await;
+    let two = all.request(Method::GET, "/threads/theirs").header("x-api-key", other.key.unwrap());
+    all.send(two).await.is(401);
     served.end().await;
 }
 
@@ -153,6 +157,15 @@ async fn without_keys_only_this_machine_by_its_own_name_is_answered() {
     caller.thread("t").await;
     let rebound = caller.request(Method::GET, "/threads/t").header("host", "evil.example");
     caller.send(rebound).await.is(401);
+    // HTTP/2 has the name in another place.
+    let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge().build().unwrap();
+    let two = Caller { client, ..caller.clone() };
+    two.get("/threads/t").await.is(200);
+    let rebound = two.url.replace("127.0.0.1", "evil.example");
+    let address = served.url.strip_prefix("http://").unwrap().parse().unwrap();
+    let client = reqwest::Client::builder().no_proxy().http2_prior_knowledge();
+    let client = client.resolve("evil.example", address).build().unwrap();
+    Caller { client, url: rebound, key: None }.get("/threads/t").await.is(401);
     served.end().await;
 }
 

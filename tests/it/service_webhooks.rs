@@ -180,3 +180,65 @@ async fn s28_a_webhook_reaches_only_what_the_operator_opened() {
     assert!(receiver.refused.lock().unwrap().is_empty() && receiver.taken.lock().unwrap().is_empty());
     served.end().await;
 }
+
+/// Also what was called off, and what another took the place of.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_started_a_run_is_told_that_it_was_called_off() {
+    let receiver = Receiver::default();
+    let url = receiver.start().await;
+    let served = Served::start(settings()).await;
+    let caller = served.caller();
+    caller.scripted(&["n"]).await;
+    caller.wait("t", json!([{ "ask": "?" }])).await.is(200);
+    let start = |strategy: &str| {
+        let body = json!({
+            "assistant_id": "scripted", "input": { "script": [] }, "multitask_strategy": strategy,
+            "webhook": url,
+        });
+        caller.post("/threads/t/runs", body)
+    };
+    let called_off = start("enqueue").await.is(200)["run_id"].clone();
+    let path = format!("/threads/t/runs/{}/cancel", called_off.as_str().unwrap());
+    caller.post(&path, json!({})).await.is(202);
+    let superseded = start("enqueue").await.is(200)["run_id"].clone();
+    let last = start("interrupt").await.is(200)["run_id"].clone();
+    let told: Vec<(Value, Value)> = receiver
+        .wait_for(3)
+        .await
+        .into_iter()
+        .map(|(_, body)| (body["run_id"].clone(), body["status"].clone()))
+        .collect();
+    let expected = [(called_off, "interrupted"), (superseded, "interrupted"), (last, "success")];
+    assert_eq!(told, expected.map(|(run, status)| (run, json!(status))));
+    served.end().await;
+}
+
+/// Who does not answer holds up nobody but itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_never_answers_is_in_no_other_tenants_way() {
+    let served = Served::start(holdpoint::server::ServeSettings { needs_keys: true, ..settings() }).await;
+    let admin = served.key("operator", &[Scope::Admin]).await;
+    let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let receiver = Receiver::default();
+    let urls = [format!("http://{}/", mute.local_addr().unwrap()), receiver.start().await];
+    let mut callers = Vec::new();
+    for (tenant, url) in ["acme", "other"].into_iter().zip(urls) {
+        admin.put(&format!("/tenants/{tenant}"), json!({ "webhook": url })).await.is(200);
+        let caller = served.key(tenant, &[Scope::Deploy, Scope::Run]).await;
+        caller.scripted(&["n"]).await;
+        callers.push(caller);
+    }
+    let ask = || json!([{ "ask": "?" }]);
+    // More of them than are sent at once.
+    for n in 0..40 {
+        callers[0].wait(&format!("t{n}"), ask()).await.is(200);
+    }
+    let mut held = Vec::new();
+    for _ in 0..8 {
+        held.push(mute.accept().await.unwrap());
+    }
+    callers[1].wait("t", ask()).await.is(200);
+    let told = tokio::time::timeout(std::time::Duration::from_secs(5), receiver.wait_for(1)).await;
+    assert_eq!(told.expect("it is told meanwhile")[0].1["thread_id"], "t");
+    served.end().await;
+}

@@ -42,6 +42,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = ServeSettings::default().requests_at_once)]
     requests_at_once: usize,
 
+    /// Connections that are open at once; one more is answered 503 and closed
+    #[arg(long, value_name = "N", default_value_t = ServeSettings::default().connections_at_once)]
+    connections_at_once: usize,
+
     /// Streams and waits that are open at once
     #[arg(long, value_name = "N", default_value_t = ServeSettings::default().streams_at_once)]
     streams_at_once: usize,
@@ -62,11 +66,13 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
         needs_keys,
         drain_ms: args.drain_ms,
         requests_at_once: args.requests_at_once,
+        connections_at_once: args.connections_at_once,
         streams_at_once: args.streams_at_once,
         heartbeat_ms: args.heartbeat_ms,
         webhook_backoff_ms: args.webhook_backoff_ms,
         ..ServeSettings::default()
     };
+    may_open_more();
     let failed = |error: std::io::Error| Failure::Host(format!("{}: {error}", args.listen));
     // Before the database is opened: an address that is taken should change nothing.
     let listener = tokio::net::TcpListener::bind(args.listen).await.map_err(failed)?;
@@ -86,4 +92,13 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     service.run(listener, shutdown).await.map_err(failed)?;
     let document = json!({ "listened": address.to_string() });
     Ok(Said::new(Exit::Completed, &document, "ended; what was accepted is kept\n"))
+}
+
+/// As many files as the system lets this process have: each connection is one.
+fn may_open_more() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.maximum;
+    // Where that is not allowed, it has fewer connections.
+    setrlimit(Resource::Nofile, files).ok();
 }

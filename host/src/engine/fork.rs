@@ -42,11 +42,15 @@ impl Host {
         let Ok(_only) = lock.try_lock() else {
             return Err(taken(&to));
         };
-        let batch = self.forked(&store, &thread, at, to.clone()).await?;
+        let mut batch = self.forked(&store, &thread, at, to.clone()).await?;
+        batch.writes.extend(self.call.map(|call| call.guard()));
         fail::fail_point!("engine::before_fork");
         match store.commit(batch).await {
             Ok(_) => {}
-            Err(CommitError::Conflict) => return Err(taken(&to)),
+            Err(CommitError::Conflict) => {
+                self.is_wanted().await?;
+                return Err(taken(&to));
+            }
             Err(CommitError::Store(error)) => return Err(error.into()),
         }
         fail::fail_point!("engine::after_fork");

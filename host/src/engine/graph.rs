@@ -276,6 +276,7 @@ impl Host {
             self.shared.clock.clone(),
             at,
             has_owner,
+            self.call.iter().map(|call| call.guard()).collect(),
         );
         Invocation::new(self, Some(thread.clone()), known, Some(ledger))
     }

@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
+use uuid::Uuid;
 
+use super::call::{CallEnd, ForCall};
 use super::clock::Clock;
 use super::effects::{self, EffectFailure, EffectRequest, Handler, Handlers};
 use super::error::EngineError;
@@ -33,6 +35,8 @@ pub struct Host {
     pub(super) tenant: TenantId,
     /// The tenant's.
     pub(super) limits: Arc<Limits>,
+    /// What it is carried out for, if somebody wrote that down.
+    pub(super) call: Option<ForCall>,
 }
 
 /// A longer lease is not given, and not believed.
@@ -262,7 +266,13 @@ impl Host {
             let tenants = shared.tenants.read().unwrap_or_else(|poisoned| poisoned.into_inner());
             tenants.get(&tenant).unwrap_or(&shared.limits).clone()
         };
-        Self { shared, tenant, limits }
+        Self { shared, tenant, limits, call: None }
+    }
+
+    /// The same host, for a call that was written down (`store::InvocationRow`): nothing that it makes durable
+    /// becomes true once the call is over, by whomever it was ended.
+    pub fn for_call(self, invocation: Uuid, end: CallEnd) -> Self {
+        Self { call: Some(ForCall { invocation, end }), ..self }
     }
 
     /// The same host for another tenant, whose components, graphs and threads are its own.

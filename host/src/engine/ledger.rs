@@ -56,6 +56,8 @@ struct State {
     queued: bool,
     /// How the invocation ended is with the writer, and stands.
     ended: bool,
+    /// And is durable.
+    over: bool,
 }
 
 impl Ledger {
@@ -66,9 +68,18 @@ impl Ledger {
         clock: Clock,
         (expect, head): (Expect, CheckpointId),
         has_owner: bool,
+        writes: Vec<Write>,
     ) -> Self {
-        let state =
-            State { expect, head, writes: Vec::new(), claimed: None, has_owner, queued: false, ended: false };
+        let state = State {
+            expect,
+            head,
+            writes,
+            claimed: None,
+            has_owner,
+            queued: false,
+            ended: false,
+            over: false,
+        };
         let (state, _underway) = (Arc::new(Mutex::new(state)), store.underway());
         Self { store, tenant, thread, owner, lease_ms, clock, state, _underway }
     }
@@ -91,6 +102,11 @@ impl Ledger {
 
     pub async fn is_claimed(&self) -> bool {
         self.state.lock().await.claimed.is_some()
+    }
+
+    /// Whether how the invocation ended is durable: whatever is heard after that comes too late for it.
+    pub async fn is_over(&self) -> bool {
+        self.state.lock().await.over
     }
 
     /// Makes everything gathered durable and holds the thread from here on, so that other processes see
@@ -147,6 +163,7 @@ impl Ledger {
             })?;
             state.expect = Expect::At { head: state.head, epoch: committed.epoch };
             state.queued = committed.queued;
+            state.over = state.ended;
             match lease {
                 LeaseChange::Keep => {}
                 LeaseChange::Claim { until, .. } | LeaseChange::Renew { until } => {

@@ -6,6 +6,7 @@ mod graph;
 mod graph_file;
 mod resume;
 mod steer;
+mod call;
 mod cancel;
 mod idle;
 mod state;
@@ -37,6 +38,7 @@ mod clock;
 mod error;
 mod trial;
 
+pub use call::CallEnd;
 pub use clock::Clock;
 pub use effects::{EffectFailure, EffectRequest};
 pub use error::EngineError;

@@ -413,14 +413,20 @@ impl Host {
             Fault::Attempt { node } => Err(EngineError::Attempt { node }),
             Fault::Lost(Lost::Store(error)) => Err(error.into()),
             Fault::Lost(Lost::Conflict) => {
-                let held = match &invocation.ledger {
-                    Some(ledger) => ledger.is_claimed().await,
-                    None => false,
+                let (held, over) = match &invocation.ledger {
+                    Some(ledger) => (ledger.is_claimed().await, ledger.is_over().await),
+                    None => (false, false),
                 };
+                if let (true, Some(thread)) = (over, &invocation.thread) {
+                    // Called off just as its end became durable: how that stands now is what came of it, and it is
+                    // not begun anew.
+                    return Ok(Some(self.execution(RunConfig::thread(thread.as_str())).await?));
+                }
+                if held && let Some(execution) = self.called_off(invocation).await? {
+                    return Ok(Some(execution));
+                }
+                self.is_wanted().await?;
                 if held {
-                    if let Some(execution) = self.called_off(invocation).await? {
-                        return Ok(Some(execution));
-                    }
                     let what =
                         "another process took this thread over, or may have, while it was being run here";
                     return Err(Refused::of(ErrorRecord::new(Kind::Busy, what).with("lost", "lease")).into());
@@ -557,8 +563,9 @@ impl Host {
         store: &Store,
         (thread, snapshot): (&ThreadId, &ThreadSnapshot),
         (head, status, lease): (CheckpointId, RunStatus, LeaseChange),
-        writes: Vec<Write>,
+        mut writes: Vec<Write>,
     ) -> Result<Option<Committed>, EngineError> {
+        writes.extend(self.call.map(|call| call.guard()));
         let batch = Batch {
             tenant: self.tenant.clone(),
             thread: thread.clone(),
@@ -570,7 +577,7 @@ impl Host {
         };
         match store.commit(batch).await {
             Ok(committed) => Ok(Some(committed)),
-            Err(CommitError::Conflict) => Ok(None),
+            Err(CommitError::Conflict) => self.is_wanted().await.map(|()| None),
             Err(CommitError::Store(error)) => Err(error.into()),
         }
     }

@@ -266,6 +266,9 @@ impl Session {
             let reply = reply.and_then(|reply| Json::from_value(&reply).ok());
             writes.push(Write::Request { request_id: id, command, at: now, reply });
         }
+        let over =
+            |call: super::call::ForCall| call.over((execution.run_id, status), execution.error.clone(), now);
+        writes.extend(self.invocation.call.and_then(over));
         ledger.push(writes).await;
         fail::fail_point!("engine::before_end");
         ledger.finish(status).await?;

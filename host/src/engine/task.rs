@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
+use super::call::ForCall;
 use super::effects::{EffectDesk, EffectFailure, EffectRequest, Unsent, wire_key};
 use super::host::{Host, Shared, locked};
 use super::ledger::{Ledger, Lost};
@@ -51,6 +52,7 @@ pub struct Invocation {
     version: AtomicI64,
     /// `None`: nothing is durable.
     pub ledger: Option<Ledger>,
+    pub call: Option<ForCall>,
     pub desk: EffectDesk,
     /// Instructions that came with this invocation's answers.
     pub steered: Mutex<Vec<SteeringRow>>,
@@ -73,6 +75,7 @@ impl Invocation {
             secret,
             version: AtomicI64::new(version),
             ledger,
+            call: host.call,
             desk: EffectDesk::default(),
             steered: Mutex::default(),
             fault: Mutex::default(),

@@ -134,7 +134,7 @@ pub struct PendingQuery {
     pub after: Option<String>,
     /// Threads looked at, at most.
     #[param(minimum = 1, maximum = 1000)]
-    pub limit: Option<u32>,
+    pub limit: Option<i64>,
 }
 
 /// What waits for an answer.

@@ -5,13 +5,14 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::body::{self, Body, Path};
+use super::body::{self, Body, Path, Query};
 use super::caller::{Allowed, Caller};
 use super::problem::Problem;
 use super::shapes::{Assistant, select};
+use super::state::truth;
 use super::threads::IfExists;
 use crate::model::channel::Reducer;
 use crate::model::compile::{CompiledGraph, Work};
@@ -60,8 +61,9 @@ pub struct AssistantSearch {
     #[schema(value_type = Option<Object>)]
     pub metadata: Option<Map<String, Value>>,
     #[schema(minimum = 1, maximum = 1000)]
-    pub limit: Option<u32>,
-    pub offset: Option<u32>,
+    pub limit: Option<i64>,
+    #[schema(minimum = 0, maximum = 4294967295_i64)]
+    pub offset: Option<i64>,
     pub select: Option<Vec<String>>,
 }
 
@@ -234,12 +236,29 @@ pub fn merged(old: &Json, new: Map<String, Value>) -> Result<Json, Problem> {
     body::object(Some(all), "metadata")
 }
 
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+pub struct RemoveQuery {
+    /// Refused where it is true.
+    #[serde(deserialize_with = "truth")]
+    pub delete_threads: bool,
+}
+
 /// Take an assistant away. Its graph stays, and what runs goes on.
 #[utoipa::path(delete, path = "/assistants/{assistant_id}", tag = "assistants",
-    params(("assistant_id" = String, Path)),
+    params(("assistant_id" = String, Path), RemoveQuery),
     responses((status = 204, description = "It is gone")))]
-pub async fn remove(caller: Caller, Path(id): Path<String>) -> Result<StatusCode, Problem> {
+pub async fn remove(
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(query): Query<RemoveQuery>,
+) -> Result<StatusCode, Problem> {
     let allowed = caller.may_deploy()?;
+    if query.delete_threads {
+        return Err(Problem::invalid(
+            "delete_threads: threads are deleted by their ids (POST /threads/prune)",
+        ));
+    }
     let row = named(&allowed, &id).await?;
     if row.assistant == default_id(&row.graph) {
         return Err(Problem::conflict("a graph's own assistant stays with it"));
@@ -283,7 +302,8 @@ fn state_schema(graph: &CompiledGraph) -> Value {
 
 /// An assistant's graph, to be drawn.
 #[utoipa::path(get, path = "/assistants/{assistant_id}/graph", tag = "assistants",
-    params(("assistant_id" = String, Path)),
+    params(("assistant_id" = String, Path),
+        ("xray" = Option<String>, Query, description = "Taken as clients send it: subgraphs are drawn as one node")),
     responses((status = 200, description = "Nodes and edges", body = Object)))]
 pub async fn graph(caller: Caller, Path(id): Path<String>) -> Result<Reply<Value>, Problem> {
     let allowed = caller.may_look()?;
@@ -313,23 +333,49 @@ pub async fn graph(caller: Caller, Path(id): Path<String>) -> Result<Reply<Value
     Ok(Reply(json!({ "nodes": nodes, "edges": edges })))
 }
 
+/// A graph of few nodes can have very many below it: each names its subgraph by a digest.
+const SUBGRAPHS_MAX: usize = 1_000;
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+pub struct SubgraphsQuery {
+    /// With those of subgraphs, as `node|node`.
+    #[serde(deserialize_with = "truth")]
+    pub recurse: bool,
+}
+
 /// The subgraphs of an assistant's graph, by node.
 #[utoipa::path(get, path = "/assistants/{assistant_id}/subgraphs", tag = "assistants",
-    params(("assistant_id" = String, Path)),
+    params(("assistant_id" = String, Path), SubgraphsQuery),
     responses((status = 200, description = "JSON Schemas by node", body = Object)))]
-pub async fn subgraphs(caller: Caller, Path(id): Path<String>) -> Result<Reply<Value>, Problem> {
+pub async fn subgraphs(
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(query): Query<SubgraphsQuery>,
+) -> Result<Reply<Value>, Problem> {
     let allowed = caller.may_look()?;
     let (_, graph) = graph_of(&allowed, &id).await?;
     let mut found = Map::new();
-    for (name, node) in &graph.nodes {
-        if let Work::Subgraph { graph, .. } = &node.work {
+    let mut open = vec![(String::new(), graph)];
+    while let Some((above, graph)) = open.pop() {
+        for (name, node) in &graph.nodes {
+            let Work::Subgraph { graph, .. } = &node.work else { continue };
             let below = allowed.host.kept_graph(*graph).await?;
             let state = state_schema(below.compiled());
             let schemas = json!({
                 "graph_id": below.compiled().name, "input_schema": state, "output_schema": state,
                 "state_schema": state, "config_schema": { "type": "object" },
             });
-            found.insert(name.to_string(), schemas);
+            let path = format!("{above}{name}");
+            if query.recurse {
+                open.push((format!("{path}|"), below.compiled().clone()));
+            }
+            found.insert(path, schemas);
+            if found.len() > SUBGRAPHS_MAX {
+                let most = SUBGRAPHS_MAX;
+                let what = format!("there are more than {most} subgraphs; ask without recurse");
+                return Err(Problem::too_large("subgraphs", most as u64, what));
+            }
         }
     }
     Ok(Reply(Value::Object(found)))

@@ -1,18 +1,77 @@
 //! What comes with a request, held to its bounds before it is read: bodies as JSON, ids, queries.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use axum::extract::rejection::{BytesRejection, PathRejection, QueryRejection};
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri, header};
-use bytes::Bytes;
+use futures::StreamExt as _;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterIn};
 
 use super::problem::Problem;
 use super::service::Shared;
 use crate::model::{Json, JsonBounds, ThreadId};
+
+/// What the caller's tenant may send at once, known since the key was checked.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyBytes(pub u64);
+
+/// A body's bounds, with the names that they are set by.
+pub struct Bounds {
+    pub bytes: (&'static str, u64),
+    pub ms: (&'static str, u64),
+}
+
+impl Bounds {
+    /// The smaller one counts.
+    fn of_tenant(self, quota: Option<&BodyBytes>) -> Self {
+        match quota {
+            Some(BodyBytes(quota)) if *quota < self.bytes.1 => Self { bytes: ("body_bytes", *quota), ..self },
+            _ => self,
+        }
+    }
+}
+
+/// All of a body. One that is too large is not read to its end, and one that comes a byte now and then is not
+/// waited for.
+pub async fn read(request: Request, bounds: Bounds) -> Result<Vec<u8>, Problem> {
+    let Bounds { bytes, ms } = bounds.of_tenant(request.extensions().get());
+    let too_large = || {
+        let (limit, most) = bytes;
+        Problem::too_large(limit, most, format!("the body is larger than the {most} bytes that are taken"))
+    };
+    let told = request.headers().get(header::CONTENT_LENGTH);
+    let told = told.and_then(|length| length.to_str().ok()?.parse::<u64>().ok()).unwrap_or(0);
+    if told > bytes.1 {
+        return Err(too_large());
+    }
+    let mut pieces = request.into_body().into_data_stream();
+    let reading = async {
+        let mut all = Vec::new();
+        while let Some(piece) = pieces.next().await {
+            let broken = |_| Problem::new(StatusCode::BAD_REQUEST, "the body broke off");
+            let piece = piece.map_err(broken)?;
+            if (all.len() + piece.len()) as u64 > bytes.1 {
+                return Err(too_large());
+            }
+            all.extend_from_slice(&piece);
+        }
+        Ok(all)
+    };
+    match tokio::time::timeout(Duration::from_millis(ms.1), reading).await {
+        Ok(read) => read,
+        Err(_) => {
+            let what = format!("the body did not come to its end in {} ms", ms.1);
+            Err(Problem::limit(StatusCode::REQUEST_TIMEOUT, ms.0, ms.1, what))
+        }
+    }
+}
 
 /// A JSON body. An empty one is an empty object.
 pub struct Body<T>(pub T);
@@ -26,7 +85,13 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Body<T> {
             let kind = kind.split(';').next().unwrap_or_default().trim();
             kind.eq_ignore_ascii_case("application/json")
         });
-        let bytes = Bytes::from_request(request, service).await?;
+        let bounds = Bounds {
+            bytes: ("body_bytes", service.settings.body_bytes as u64),
+            ms: ("body_ms", service.settings.body_ms),
+        };
+        let (mut parts, body) = request.into_parts();
+        let thread = thread_of(&mut parts, service).await;
+        let bytes = read(Request::from_parts(parts, body), bounds).await?;
         if bytes.is_empty() {
             return parse("{}", service).map(Self);
         }
@@ -36,8 +101,29 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Body<T> {
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
         }
         let text = std::str::from_utf8(&bytes).map_err(|_| Problem::invalid("the body is no UTF-8 text"))?;
-        parse(text, service).map(Self)
+        let body = parse(text, service)?;
+        match (thread, serde_json::from_str(text)) {
+            (Some(thread), Ok(Names { thread_id: Value::String(other) })) if other != thread => {
+                let what = "thread_id in the body is of another thread than the path's; leave it out";
+                Err(Problem::invalid(what))
+            }
+            _ => Ok(Self(body)),
+        }
     }
+}
+
+/// What a body names beside what is asked.
+#[derive(Deserialize)]
+struct Names {
+    thread_id: Value,
+}
+
+/// The thread that the path names, where a body has no other to name.
+async fn thread_of(parts: &mut Parts, service: &Shared) -> Option<String> {
+    let is_new = parts.extensions.get::<MatchedPath>().is_some_and(|path| path.as_str().ends_with("/fork"));
+    let named = RawPathParams::from_request_parts(parts, service).await.ok()?;
+    let thread = named.iter().find(|(name, _)| *name == "thread_id")?.1.to_owned();
+    (!is_new).then_some(thread)
 }
 
 fn parse<T: DeserializeOwned>(text: &str, service: &Shared) -> Result<T, Problem> {
@@ -50,26 +136,19 @@ fn parse<T: DeserializeOwned>(text: &str, service: &Shared) -> Result<T, Problem
         return Err(Problem::invalid(format!("the body is {kind}; this route takes an object")));
     }
     // The text as it is checked, so that what is read is what was bounded.
-    serde_json::from_str(json.as_str()).map_err(|error| {
-        let message = error.to_string();
+    let reader = &mut serde_json::Deserializer::from_str(json.as_str());
+    serde_path_to_error::deserialize(reader).map_err(|error| {
+        let (at, message) = (error.path().to_string(), error.inner().to_string());
         let message = message.split(" at line ").next().unwrap_or_default();
-        Problem::invalid(format!("the body is not what this route takes: {message}"))
+        let at = if at == "." { String::new() } else { format!("{}: ", clip(&at)) };
+        Problem::invalid(format!("the body is not what this route takes: {at}{message}"))
     })
-}
-
-impl From<BytesRejection> for Problem {
-    fn from(rejection: BytesRejection) -> Self {
-        match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Self::too_large("the body is larger than this route takes"),
-            _ => Self::new(StatusCode::BAD_REQUEST, "the body broke off"),
-        }
-    }
 }
 
 /// The parameters of a query. One that comes several times is a list, its values joined by commas.
 pub struct Query<T>(pub T);
 
-impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
+impl<T: DeserializeOwned + IntoParams> FromRequestParts<Shared> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
@@ -85,8 +164,37 @@ impl<T: DeserializeOwned> FromRequestParts<Shared> for Query<T> {
         let malformed = || Problem::invalid("the query cannot be read");
         let uri = Uri::try_from(format!("/?{query}")).map_err(|_| malformed())?;
         let query: Result<axum::extract::Query<T>, QueryRejection> = axum::extract::Query::try_from_uri(&uri);
-        query.map(|query| Self(query.0)).map_err(|rejection| Problem::invalid(rejection.body_text()))
+        query.map(|query| Self(query.0)).map_err(|rejection| {
+            let text = rejection.body_text();
+            let text = text.rsplit("query string: ").next().unwrap_or_default();
+            let (name, why) = text.split_once(": ").unwrap_or(("the query", text));
+            let known = T::into_params(|| Some(ParameterIn::Query));
+            let takes = known.iter().find(|parameter| parameter.name == name).and_then(taken);
+            let given = named.get(name).map(|given| clip(given)).unwrap_or_default();
+            Problem::invalid(match takes {
+                Some(takes) => format!("{name} is {takes}, not {given:?}"),
+                None => format!("{name}: {why}"),
+            })
+        })
     }
+}
+
+/// What a parameter takes, if its schema says it in numbers.
+fn taken(parameter: &Parameter) -> Option<String> {
+    let schema = serde_json::to_value(parameter.schema.as_ref()?).ok()?;
+    let is = |kind: &str| {
+        let kinds = &schema["type"];
+        kinds == kind || kinds.as_array().is_some_and(|kinds| kinds.iter().any(|one| one == kind))
+    };
+    if !is("integer") {
+        return None;
+    }
+    let bound = |name: &str| schema[name].as_f64().map(|bound| format!("{bound:.0}"));
+    Some(match (bound("minimum"), bound("maximum")) {
+        (Some(least), Some(most)) => format!("a whole number from {least} to {most}"),
+        (Some(least), None) => format!("a whole number, {least} or more"),
+        _ => "a whole number".to_owned(),
+    })
 }
 
 /// The parameters of a path.
@@ -119,7 +227,8 @@ pub fn object(value: Option<Map<String, Value>>, what: &str) -> Result<Json, Pro
     let json = Json::parse(&value.to_string(), JsonBounds { bytes_max: NOTE_BYTES_MAX, depth_max: 32 });
     json.map_err(|error| match error {
         crate::model::JsonError::Bytes { .. } => {
-            Problem::too_large(format!("{what} has more than {NOTE_BYTES_MAX} bytes"))
+            let most = NOTE_BYTES_MAX;
+            Problem::too_large("metadata_bytes", most as u64, format!("{what} has more than {most} bytes"))
         }
         error => Problem::invalid(format!("{what}: {error}")),
     })
@@ -128,12 +237,15 @@ pub fn object(value: Option<Map<String, Value>>, what: &str) -> Result<Json, Pro
 const NOTE_BYTES_MAX: usize = 64 * 1024;
 
 /// A page of a list.
-pub fn page(limit: Option<u32>, offset: Option<u32>) -> Result<(u32, u32), Problem> {
-    let limit = limit.unwrap_or(10);
-    if !(1..=crate::store::PAGE_ROWS_MAX).contains(&limit) {
-        return Err(Problem::invalid(format!("limit is 1 to {}", crate::store::PAGE_ROWS_MAX)));
-    }
-    Ok((limit, offset.unwrap_or(0)))
+pub fn page(limit: Option<i64>, offset: Option<i64>) -> Result<(u32, u32), Problem> {
+    let within = |name: &str, given: Option<i64>, (least, usual, most): (u32, u32, u32)| {
+        let Some(given) = given else { return Ok(usual) };
+        let fits = u32::try_from(given).ok().filter(|given| (least..=most).contains(given));
+        let what = || format!("{name} is a whole number from {least} to {most}, not {given}");
+        fits.ok_or_else(|| Problem::invalid(what()))
+    };
+    let limit = within("limit", limit, (1, 10, crate::store::PAGE_ROWS_MAX))?;
+    Ok((limit, within("offset", offset, (0, 0, u32::MAX))?))
 }
 
 /// An id as a part of a path that the server hands out.

@@ -4,10 +4,13 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
+use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
+use super::body::BodyBytes;
 use super::keys;
 use super::problem::Problem;
+use super::quotas::Room;
 use super::service::Shared;
 use crate::engine::Host;
 use crate::model::{PendingInterrupt, TenantId};
@@ -19,6 +22,7 @@ pub struct Caller {
     tenant: TenantId,
     /// `None`: there is no key, and none is needed here.
     key: Option<(String, Vec<Scope>, OnlyFor)>,
+    place: OwnedSemaphorePermit,
 }
 
 /// Somebody who may do what is asked, and whose it is.
@@ -30,20 +34,21 @@ pub struct Allowed {
     /// The key's name, recorded with what is done.
     pub actor: Option<String>,
     pub only_for: OnlyFor,
+    /// Among those whose requests are answered now; given up by what lasts, which has a room of its own.
+    pub place: Option<OwnedSemaphorePermit>,
 }
 
 impl FromRequestParts<Shared> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Shared) -> Result<Self, Problem> {
-        let caller = match key_of(&parts.headers)? {
+        let (tenant, key) = match key_of(&parts.headers)? {
             Some(text) => {
                 let now = service.host.clock().now();
                 let found = keys::check(service.store(), text, now).await?;
                 let (tenant, row) =
                     found.ok_or_else(|| unknown("this key is not known, or counts no more"))?;
-                let key = Some((row.name, row.scopes, row.only_for));
-                Self { service: service.clone(), tenant, key }
+                (tenant, Some((row.name, row.scopes, row.only_for)))
             }
             None if service.settings.needs_keys => {
                 let what = "a key is needed: x-api-key, or Authorization: Bearer (holdpoint key create)";
@@ -51,17 +56,18 @@ impl FromRequestParts<Shared> for Caller {
             }
             None => {
                 // Without a key only this machine is trusted: a name that somebody else made lead here is not.
-                if !is_this_machine(&parts.headers) {
+                if !is_this_machine(parts) {
                     return Err(unknown("without a key this service answers to localhost only"));
                 }
-                Self { service: service.clone(), tenant: TenantId::default(), key: None }
+                (TenantId::default(), None)
             }
         };
-        caller
-            .service
-            .meter
-            .request(&caller.tenant, &caller.service.tenant_settings(&caller.tenant).await?)?;
-        Ok(caller)
+        let settings = service.tenant_settings(&tenant).await?;
+        service.meter.request(&tenant, &settings)?;
+        let place = service.meter.place(&tenant, Room::Requests)?;
+        // A body is read after this.
+        parts.extensions.insert(BodyBytes(settings.quotas.body_bytes));
+        Ok(Self { service: service.clone(), tenant, key, place })
     }
 }
 
@@ -71,6 +77,10 @@ fn unknown(what: &str) -> Problem {
 
 fn key_of(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let malformed = || unknown("the key is no text");
+    // Whose request it is must not hang on which of them is read.
+    if headers.get_all("x-api-key").iter().nth(1).is_some() {
+        return Err(unknown("there is more than one key: send one x-api-key"));
+    }
     if let Some(key) = headers.get("x-api-key") {
         return key.to_str().map(Some).map_err(|_| malformed());
     }
@@ -85,10 +95,11 @@ fn key_of(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     }
 }
 
-fn is_this_machine(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else {
-        return false;
-    };
+fn is_this_machine(parts: &Parts) -> bool {
+    // HTTP/2 has it in the address.
+    let authority = || parts.uri.authority().map(|authority| authority.as_str());
+    let named = parts.headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
+    let Some(host) = named.or_else(authority) else { return false };
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.split(':').next().unwrap_or_default(),
@@ -100,7 +111,7 @@ fn is_this_machine(headers: &HeaderMap) -> bool {
 impl Caller {
     /// Whoever has one of these scopes.
     pub fn may(self, scopes: &[Scope]) -> Result<Allowed, Problem> {
-        let Self { service, tenant, key } = self;
+        let Self { service, tenant, key, place } = self;
         let (actor, only_for) = match key {
             None => (None, OnlyFor::default()),
             Some((name, has, only_for)) => {
@@ -115,7 +126,7 @@ impl Caller {
             }
         };
         let host = service.host.for_tenant(tenant.clone());
-        Ok(Allowed { service, tenant, host, actor, only_for })
+        Ok(Allowed { service, tenant, host, actor, only_for, place: Some(place) })
     }
 
     pub fn may_run(self) -> Result<Allowed, Problem> {

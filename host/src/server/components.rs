@@ -1,13 +1,11 @@
 //! Components: their bytes come in, are checked and compiled, and go under their digest.
 
 use axum::Json as Reply;
-use axum::RequestExt as _;
-use axum::extract::{DefaultBodyLimit, Request, State};
-use bytes::Bytes;
+use axum::extract::{Request, State};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::body::{self, Path};
+use super::body::{self, Bounds, Path};
 use super::caller::Caller;
 use super::problem::Problem;
 use super::service::Shared;
@@ -72,31 +70,23 @@ pub async fn put(
     request: Request,
 ) -> Result<Reply<Component>, Problem> {
     let allowed = caller.may_deploy()?;
-    let settings = service.tenant_settings(&allowed.tenant).await?;
-    let most = service.host.limits().component_bytes.min(settings.quotas.body_bytes);
-    let request = request.with_limited_body();
-    let bytes: Bytes = request.extract().await.map_err(Problem::from)?;
-    if bytes.len() as u64 > most {
-        let what = format!("the component has {} bytes; at most {most} are taken", bytes.len());
-        return Err(Problem::too_large(what));
-    }
+    let bounds = Bounds {
+        bytes: ("component_bytes", allowed.host.limits().component_bytes),
+        ms: ("upload_ms", service.settings.upload_ms),
+    };
+    let bytes = body::read(request, bounds).await?;
     let digest = Digest::of(&bytes);
     let known = allowed.store().component_info(&allowed.tenant, digest).await?;
     if known.is_none() {
         allowed.service.room_for_component(&allowed.tenant).await?;
     }
-    let installed = allowed.host.install(&digest.to_string(), bytes.to_vec()).await?;
+    let installed = allowed.host.install(&digest.to_string(), bytes).await?;
     Ok(Reply(Component {
         digest: installed.digest.to_string(),
         bytes: installed.bytes as u64,
         declares: (&installed.info).into(),
         installed_at: known.map(|row| time(row.installed_at)),
     }))
-}
-
-/// How much of a body is read here at most, before a tenant's quota is looked at.
-pub fn limit(service: &Shared) -> DefaultBodyLimit {
-    DefaultBodyLimit::max(usize::try_from(service.host.limits().component_bytes).unwrap_or(usize::MAX))
 }
 
 /// What is installed.

@@ -179,7 +179,7 @@ async fn of_checkpoint(
                 events.push(wanted("tasks").then(|| (named("tasks"), data())));
             }
             events.push(match wanted("checkpoints") {
-                true => Some((named("checkpoints"), json!(reader.state(row, &namespace, false).await?))),
+                true => Some((named("checkpoints"), json!(reader.told(row, &namespace).await?))),
                 false => None,
             });
             events.push(match wanted("values") {
@@ -209,7 +209,7 @@ async fn of_checkpoint(
                 (wanted("updates") && asks).then(|| (named("updates"), json!({ "__interrupt__": waits }))),
             );
             events.push(match wanted("checkpoints") {
-                true => Some((named("checkpoints"), json!(reader.state(row, &namespace, false).await?))),
+                true => Some((named("checkpoints"), json!(reader.told(row, &namespace).await?))),
                 false => None,
             });
             events.push(match wanted("values") {

@@ -89,6 +89,7 @@ pub struct Metrics {
     failures: Family<KindLabels, Counter>,
     webhooks: Family<TakenLabels, Counter>,
     pub streams: Gauge<i64, AtomicI64>,
+    pub connections_refused: Counter,
     pauses: Family<TenantLabels, Counter>,
     resumes: Family<TenantLabels, Counter>,
     divergences: Family<TenantLabels, Counter>,
@@ -111,6 +112,7 @@ impl Default for Metrics {
             failures: Family::default(),
             webhooks: Family::default(),
             streams: Gauge::default(),
+            connections_refused: Counter::default(),
             pauses: Family::default(),
             resumes: Family::default(),
             divergences: Family::default(),
@@ -226,6 +228,8 @@ impl Metrics {
         registry.register("failures", "Runs that failed or diverged", self.failures.clone());
         registry.register("webhooks", "Attempts to tell somebody", self.webhooks.clone());
         registry.register("streams", "Streams that are open", self.streams.clone());
+        let refused = self.connections_refused.clone();
+        registry.register("connections_refused", "Connections that there was no room for", refused);
         registry.register("pauses", "Calls that stopped at a question", self.pauses.clone());
         registry.register("resumes", "Answers that were taken", self.resumes.clone());
         registry.register("divergences", "Replays that differed", self.divergences.clone());

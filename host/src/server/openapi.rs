@@ -10,17 +10,19 @@ use utoipa::{PartialSchema as _, ToSchema as _};
 use super::problem::ProblemBody;
 
 /// What any route may answer beside what it says itself.
-const PROBLEMS: [(&str, &str); 12] = [
+const PROBLEMS: [(&str, &str); 14] = [
     ("400", "The request is malformed"),
     ("401", "No key, or none that counts"),
     ("403", "The key is not for this, or the operator does not allow it"),
     ("404", "There is no such thing, or it is another tenant's"),
     ("405", "The route takes other methods"),
+    ("408", "The body did not come in its time"),
     ("409", "It does not fit how things stand; the body says how they do"),
     ("413", "Too large: the body names the limit"),
     ("415", "The body is not of the kind that this takes"),
     ("422", "The request is not what this takes: the body says why"),
     ("429", "Too much: the body names the quota"),
+    ("431", "The request's head is too large"),
     ("500", "The host could not do it; its log says why"),
     ("503", "Not now; Retry-After says when"),
 ];

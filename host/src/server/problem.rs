@@ -60,8 +60,30 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, detail)
     }
 
-    pub fn too_large(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    /// A bound that was met: `error.limit` and `error.value` name it, whatever the status.
+    pub fn limit(status: StatusCode, limit: &str, value: u64, detail: impl Into<String>) -> Self {
+        let detail = format!("{} ({limit})", detail.into());
+        let mut problem = Self::new(status, detail.clone());
+        problem.body.error = Some(json!(ErrorRecord::limit(limit, value, detail)));
+        problem
+    }
+
+    pub fn too_large(limit: &str, value: u64, detail: impl Into<String>) -> Self {
+        Self::limit(StatusCode::PAYLOAD_TOO_LARGE, limit, value, detail)
+    }
+
+    /// As of a quota: of one caller there is too much.
+    pub fn busy(error: ErrorRecord) -> Self {
+        let mut problem = Self::new(StatusCode::TOO_MANY_REQUESTS, error.message.clone());
+        problem.retry_after_s = Some(1);
+        problem.body.error = Some(json!(error));
+        problem
+    }
+
+    /// So many at once are there already.
+    pub fn crowded(limit: &str, value: u64, detail: impl Into<String>) -> Self {
+        let problem = Self::limit(StatusCode::SERVICE_UNAVAILABLE, limit, value, detail);
+        Self { retry_after_s: Some(1), ..problem }
     }
 
     pub fn unavailable(detail: impl Into<String>) -> Self {
@@ -76,6 +98,11 @@ impl Problem {
 
     pub fn status(&self) -> StatusCode {
         self.status
+    }
+
+    /// As it stands in the body of an answer.
+    pub fn text(&self) -> String {
+        json!(self.body).to_string()
     }
 
     pub fn detail(&self) -> &str {

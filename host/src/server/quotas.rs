@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::ToSchema;
 
 use super::problem::Problem;
-use super::service::Service;
+use super::service::{ServeSettings, Service};
 use crate::model::{ErrorRecord, Json, Limits, Refused, TenantId};
 use crate::store::{SettingsRow, StoreError};
 
@@ -97,9 +97,25 @@ const KNOWN_FOR: Duration = Duration::from_secs(5);
 const TENANTS_MAX: usize = 10_000;
 
 /// Counts what tenants use at this moment, in this process.
-#[derive(Default)]
 pub struct Meter {
     tenants: Mutex<HashMap<TenantId, Metered>>,
+    shares: [usize; 2],
+}
+
+/// What all tenants have together, and none may have all of where there are several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    Requests,
+    Streams,
+}
+
+impl Room {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests_at_once",
+            Self::Streams => "streams_at_once",
+        }
+    }
 }
 
 struct Metered {
@@ -107,16 +123,43 @@ struct Metered {
     /// Requests that may still come, as of then.
     bucket: Option<(f64, Instant)>,
     runs: Option<(u32, Arc<Semaphore>)>,
+    room: [Arc<Semaphore>; 2],
 }
 
 impl Meter {
+    /// Half of what there is for one tenant, if there may be others.
+    pub fn new(settings: &ServeSettings) -> Self {
+        let share = |all: usize| if settings.needs_keys { all.div_ceil(2) } else { all };
+        let shares = [settings.requests_at_once, settings.streams_at_once].map(share);
+        Self { tenants: Mutex::default(), shares }
+    }
+
+    /// A place in the tenant's share of a room, for as long as what is returned is kept.
+    pub fn place(&self, tenant: &TenantId, room: Room) -> Result<OwnedSemaphorePermit, Problem> {
+        let places = {
+            let (mut tenants, tenant) = self.of(tenant);
+            tenants.get_mut(&tenant).map(|of| of.room[room as usize].clone())
+        };
+        let most = self.shares[room as usize];
+        let full = || {
+            let what = format!("{most} of this tenant's are there already ({})", room.name());
+            let error = ErrorRecord::limit(room.name(), most as u64, what).with("retry_after_ms", 1000);
+            Problem::busy(error)
+        };
+        places.and_then(|places| places.try_acquire_owned().ok()).ok_or_else(full)
+    }
+
     fn of(&self, tenant: &TenantId) -> (MutexGuard<'_, HashMap<TenantId, Metered>>, TenantId) {
         let mut tenants = self.tenants.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if tenants.len() >= TENANTS_MAX && !tenants.contains_key(tenant) {
             // Those that run something keep their place.
-            tenants.retain(|_, of| of.runs.as_ref().is_some_and(|(_, runs)| Arc::strong_count(runs) > 1));
+            let is_at = |semaphore: &Arc<Semaphore>| Arc::strong_count(semaphore) > 1;
+            tenants.retain(|_, of| {
+                of.runs.as_ref().is_some_and(|(_, runs)| is_at(runs)) || of.room.iter().any(is_at)
+            });
         }
-        let fresh = || Metered { settings: None, bucket: None, runs: None };
+        let room = || self.shares.map(|share| Arc::new(Semaphore::new(share)));
+        let fresh = || Metered { settings: None, bucket: None, runs: None, room: room() };
         tenants.entry(tenant.clone()).or_insert_with(fresh);
         (tenants, tenant.clone())
     }

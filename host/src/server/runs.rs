@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use super::assistants;
 use super::body::{self, Body, Path, Query};
@@ -17,9 +18,10 @@ use super::problem::Problem;
 use super::shapes::{CallStatus, Checkpoint, Run, select};
 use super::state::{earlier, known, named, truth};
 use super::streams::{self, OnDisconnect, call_of, located};
+use super::webhooks;
 use super::work::{self, Accepted, Answering, Ask, Children, Give, Then, Written};
-use crate::model::{CheckpointId, InterruptId, Json, Kind, RunConfig, RunStatus, ThreadId};
-use crate::store::{InvocationRow, InvocationStatus, NoteRow, ServiceWrite};
+use crate::model::{CheckpointId, InterruptId, Json, Kind, RunConfig, RunId, RunStatus, ThreadId, Timestamp};
+use crate::store::{InvocationEnd, InvocationRow, InvocationStatus, NoteRow, ServiceWrite};
 
 /// A call: `input` starts a run, `command` goes on with what waits, neither lets gates pass.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -170,7 +172,8 @@ pub async fn wait(
 
 /// Start a run, or go on with one, and stream what happens.
 #[utoipa::path(post, path = "/threads/{thread_id}/runs/stream", tag = "runs",
-    params(("thread_id" = String, Path)), request_body = RunCreate,
+    params(("thread_id" = String, Path),
+        ("namespace" = Option<String>, Query, description = "Taken as clients send it: all namespaces come")), request_body = RunCreate,
     responses((status = 200, description = "Events", body = String, content_type = "text/event-stream")))]
 pub async fn stream(
     caller: Caller,
@@ -188,14 +191,16 @@ pub async fn stream(
 #[serde(default)]
 pub struct ListQuery {
     #[param(minimum = 1, maximum = 1000)]
-    pub limit: Option<u32>,
-    pub offset: Option<u32>,
+    pub limit: Option<i64>,
+    #[param(minimum = 0, maximum = 4294967295_i64)]
+    pub offset: Option<i64>,
     pub status: Option<CallStatus>,
 }
 
 /// What was asked of a thread, the latest first.
 #[utoipa::path(get, path = "/threads/{thread_id}/runs", tag = "runs",
-    params(("thread_id" = String, Path), ListQuery),
+    params(("thread_id" = String, Path), ListQuery,
+        ("select" = Option<String>, Query, description = "Taken as clients send it: all fields come")),
     responses((status = 200, description = "The runs", body = Vec<Run>)))]
 pub async fn list(
     caller: Caller,
@@ -247,17 +252,25 @@ pub async fn remove(
 
 /// Wait until a run is over or asks.
 #[utoipa::path(get, path = "/threads/{thread_id}/runs/{run_id}/join", tag = "runs",
-    params(("thread_id" = String, Path), ("run_id" = String, Path)),
+    params(("thread_id" = String, Path), ("run_id" = String, Path), JoinQuery),
     responses((status = 200, description = "The channels, as of `wait`", body = Object)))]
 pub async fn join(
     caller: Caller,
     Path((thread, run)): Path<(String, String)>,
-    Query(query): Query<StreamQuery>,
+    Query(query): Query<JoinQuery>,
 ) -> Result<Response, Problem> {
     let allowed = caller.may_run()?;
     let thread = body::thread(&thread)?;
     let row = call_of(&allowed, &thread, &run).await?;
-    streams::wait(allowed, row, None, query.on_disconnect()).await
+    let on = if query.cancel_on_disconnect { OnDisconnect::Cancel } else { OnDisconnect::Continue };
+    streams::wait(allowed, row, None, on).await
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+pub struct JoinQuery {
+    #[serde(deserialize_with = "truth")]
+    pub cancel_on_disconnect: bool,
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -289,6 +302,8 @@ impl StreamQuery {
 /// Stream what happens in a run, from its beginning or from where `Last-Event-ID` says.
 #[utoipa::path(get, path = "/threads/{thread_id}/runs/{run_id}/stream", tag = "runs",
     params(("thread_id" = String, Path), ("run_id" = String, Path), StreamQuery,
+        ("namespace" = Option<String>, Query, description = "Taken as clients send it: all namespaces come"),
+        ("checkpoint_id" = Option<String>, Query, description = "Taken as clients send it: the stream is the run's own"),
         ("Last-Event-ID" = Option<String>, Header, description = "The last event that was seen")),
     responses((status = 200, description = "Events", body = String, content_type = "text/event-stream")))]
 pub async fn join_stream(
@@ -312,6 +327,8 @@ pub struct CancelQuery {
     pub wait: bool,
     /// `interrupt` or `rollback`; what was done stays done in either case.
     pub action: Option<String>,
+    /// Recorded with what is withdrawn.
+    pub reason: Option<String>,
 }
 
 /// Call a run off: what it asks is withdrawn, and it writes nothing more.
@@ -333,9 +350,10 @@ pub async fn cancel(
         )));
     }
     let row = call_of(&allowed, &thread, &run).await?;
-    call_off(&allowed, &row, "the run was called off").await?;
+    call_off(&allowed, &row, query.reason.as_deref().unwrap_or("the run was called off")).await?;
     if query.wait {
-        allowed.service.ended(&allowed.tenant, row).await?;
+        let row = allowed.service.ended(&allowed.tenant, row).await?;
+        allowed.service.let_go(&allowed.tenant, &row).await;
         return Ok(StatusCode::NO_CONTENT);
     }
     Ok(StatusCode::ACCEPTED)
@@ -345,18 +363,23 @@ pub async fn cancel(
 pub async fn call_off(allowed: &Allowed, row: &InvocationRow, why: &str) -> Result<(), Problem> {
     let at = allowed.host.clock().now();
     let config = RunConfig::thread(row.thread.as_str());
-    let end = crate::store::InvocationEnd {
-        invocation: row.invocation,
-        status: InvocationStatus::Interrupted,
-        error: None,
-        run: None,
-        at,
-    };
-    let was_open = allowed.store().serve(&allowed.tenant, vec![ServiceWrite::End(end)]).await?.is_ok();
-    let status = allowed.host.execution(config.clone()).await;
-    let is_its_own = match &status {
-        // What was in line and had not begun has no run on the thread.
-        Ok(execution) => row.status == InvocationStatus::Running || Some(execution.run_id) == row.run,
+    let end = called_off(row, at);
+    let told = webhooks::news(&allowed.service, &allowed.tenant, row, &end, None).await?;
+    let is_told = !told.is_empty();
+    let writes = [vec![ServiceWrite::End(end)], told].concat();
+    // From here on nothing that was not durable by now comes of it: its commits are on condition that it is open.
+    let was_open = allowed.store().serve(&allowed.tenant, writes).await?.is_ok();
+    if was_open && is_told {
+        allowed.service.news.notify_one();
+    }
+    let run = allowed.store().invocation(&allowed.tenant, row.invocation).await?.and_then(|row| row.run);
+    let is_its_own = match allowed.host.execution(config.clone()).await {
+        // What it began has its id. What it went on with is whatever the thread runs.
+        Ok(execution) => {
+            execution.run_id == RunId(row.invocation)
+                || Some(execution.run_id) == run
+                || was_open && row.strategy == work::AT_ONCE
+        }
         Err(_) => false,
     };
     let key = (allowed.tenant.clone(), row.thread.clone());
@@ -372,9 +395,37 @@ pub async fn call_off(allowed: &Allowed, row: &InvocationRow, why: &str) -> Resu
             row.invocation
         )));
     }
+    if was_open && row.status == InvocationStatus::Running {
+        // What it has not made durable need not be computed to its end.
+        allowed.host.look_again(&row.thread);
+    }
     allowed.service.hub.tell(&key);
     allowed.service.wake(&key);
     Ok(())
+}
+
+fn called_off(row: &InvocationRow, at: Timestamp) -> InvocationEnd {
+    let status = InvocationStatus::Interrupted;
+    InvocationEnd { invocation: row.invocation, status, error: None, run: None, at }
+}
+
+/// What calls off all others on a thread for a new one, with whoever is to be told of it.
+async fn superseding(
+    allowed: &Allowed,
+    thread: &ThreadId,
+    by: Uuid,
+    at: Timestamp,
+) -> Result<Vec<ServiceWrite>, Problem> {
+    let mut writes = vec![ServiceWrite::Supersede { thread: thread.clone(), by, at }];
+    for status in [InvocationStatus::Pending, InvocationStatus::Running] {
+        let page = (crate::store::PAGE_ROWS_MAX, 0);
+        let open = allowed.store().invocations(&allowed.tenant, thread, Some(status), page).await?;
+        for row in open.iter().filter(|row| row.webhook.is_some()) {
+            let end = called_off(row, at);
+            writes.extend(webhooks::news(&allowed.service, &allowed.tenant, row, &end, None).await?);
+        }
+    }
+    Ok(writes)
 }
 
 /// A thread's name as a run may make one.
@@ -424,7 +475,7 @@ pub async fn submit(allowed: &Allowed, thread: &ThreadId, run: RunCreate) -> Res
     let supersedes = is_start && matches!(strategy, Strategy::Interrupt | Strategy::Rollback);
     let line = if is_start && !supersedes { work::IN_LINE } else { work::AT_ONCE };
     if supersedes {
-        before.push(ServiceWrite::Supersede { thread: thread.clone(), by: id, at: now });
+        before.extend(superseding(allowed, thread, id, now).await?);
     }
     let mut row = work::call(id, thread.clone(), (assistant_id, metadata), (&ask, line), now)?;
     row.webhook = webhook;

@@ -1,12 +1,13 @@
 //! The service: a host, what it keeps in mind while it serves, and how it starts and ends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use uuid::Uuid;
 
 use super::hub::{Hub, Key};
 use super::metrics::Metrics;
@@ -25,6 +26,11 @@ pub struct ServeSettings {
     pub needs_keys: bool,
     /// A request's body; a component's is bounded by `component_bytes`.
     pub body_bytes: usize,
+    /// How long a body may take to come, and a component's.
+    pub body_ms: u64,
+    pub upload_ms: u64,
+    /// Connections at once; one more is told so and closed.
+    pub connections_at_once: usize,
     /// After this a request is answered, whatever became of it. A run goes on.
     pub request_ms: u64,
     /// How long an answer waits for what follows from it, before it is said that the run goes on.
@@ -48,6 +54,9 @@ impl Default for ServeSettings {
         Self {
             needs_keys: true,
             body_bytes: 20 << 20,
+            body_ms: 20_000,
+            upload_ms: 300_000,
+            connections_at_once: 4_096,
             request_ms: 30_000,
             answer_ms: 30_000,
             requests_at_once: 512,
@@ -73,6 +82,8 @@ pub struct Service {
     pub streams: Arc<Semaphore>,
     /// Threads whose line is being worked off, and whether somebody came to it meanwhile.
     pub(super) lines: Mutex<HashMap<Key, bool>>,
+    /// Calls that are being carried out here.
+    pub(super) carried: Mutex<HashSet<Uuid>>,
     /// How much is being carried out.
     pub(super) at_work: watch::Sender<usize>,
     /// Wakes whoever sends webhooks.
@@ -95,11 +106,12 @@ impl Service {
             store,
             requests: Arc::new(Semaphore::new(settings.requests_at_once)),
             streams: Arc::new(Semaphore::new(settings.streams_at_once)),
+            meter: Meter::new(&settings),
             settings,
             hub,
-            meter: Meter::default(),
             metrics: Metrics::default(),
             lines: Mutex::default(),
+            carried: Mutex::default(),
             at_work: watch::Sender::new(0),
             news: tokio::sync::Notify::new(),
             stopping: watch::Sender::new(false),

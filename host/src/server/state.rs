@@ -40,7 +40,8 @@ pub fn truth<'de, D: serde::Deserializer<'de>>(from: D) -> Result<bool, D::Error
 
 /// The latest state of a thread.
 #[utoipa::path(get, path = "/threads/{thread_id}/state", tag = "threads",
-    params(("thread_id" = String, Path), StateQuery),
+    params(("thread_id" = String, Path), StateQuery,
+        ("select" = Option<String>, Query, description = "Taken as clients send it: all fields come")),
     responses((status = 200, description = "The state", body = ThreadState)))]
 pub async fn get(
     caller: Caller,
@@ -54,7 +55,8 @@ pub async fn get(
 
 /// One state of a thread.
 #[utoipa::path(get, path = "/threads/{thread_id}/state/{checkpoint_id}", tag = "threads",
-    params(("thread_id" = String, Path), ("checkpoint_id" = String, Path), StateQuery),
+    params(("thread_id" = String, Path), ("checkpoint_id" = String, Path), StateQuery,
+        ("select" = Option<String>, Query, description = "Taken as clients send it: all fields come")),
     responses((status = 200, description = "The state", body = ThreadState)))]
 pub async fn get_one(
     caller: Caller,
@@ -104,7 +106,7 @@ pub fn of_thread(checkpoint: &Checkpoint, thread: &ThreadId) -> Result<Option<St
 #[serde(default)]
 pub struct HistoryQuery {
     #[schema(minimum = 1, maximum = 1000)]
-    pub limit: Option<u32>,
+    pub limit: Option<i64>,
     /// Only those from before this one: a checkpoint, or its id.
     #[schema(value_type = Option<Object>)]
     pub before: Option<Value>,
@@ -346,6 +348,16 @@ impl Reader<'_> {
         };
         let planned: Vec<Task> = self.tasks(row, &tasks, is_pause || is_head, &waits);
         Ok(self.document(row, namespace, planned, self.values(row).await?))
+    }
+
+    /// As a stream tells it, which is the same whenever it is read: at a boundary the tasks are still to come,
+    /// whatever became of them since.
+    pub async fn told(&self, row: &CheckpointRow, namespace: &str) -> Result<ThreadState, Problem> {
+        let mut state = self.state(row, namespace, false).await?;
+        if row.kind == CheckpointKind::Boundary {
+            state.tasks.iter_mut().for_each(|task| task.result = None);
+        }
+        Ok(state)
     }
 
     fn tasks(

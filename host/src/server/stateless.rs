@@ -46,7 +46,8 @@ pub async fn wait(caller: Caller, Body(mut run): Body<RunCreate>) -> Result<Resp
 }
 
 /// Start a run on a thread of its own, and stream what happens.
-#[utoipa::path(post, path = "/runs/stream", tag = "runs", request_body = RunCreate,
+#[utoipa::path(post, path = "/runs/stream", tag = "runs",
+    params(("namespace" = Option<String>, Query, description = "Taken as clients send it: all namespaces come")), request_body = RunCreate,
     responses((status = 200, description = "Events", body = String, content_type = "text/event-stream")))]
 pub async fn stream(caller: Caller, Body(mut run): Body<RunCreate>) -> Result<Response, Problem> {
     let allowed = caller.may_run()?;

@@ -18,10 +18,11 @@ use super::body::encoded;
 use super::caller::Allowed;
 use super::events::{self, Cursor, Event, Modes};
 use super::problem::Problem;
+use super::quotas::Room;
 use super::shapes::Interrupt;
 use super::state::Reader;
 use crate::model::ids::RunId;
-use crate::model::{RunConfig, TenantId, ThreadId};
+use crate::model::{Kind, RunConfig, TenantId, ThreadId};
 use crate::store::{InvocationRow, InvocationStatus};
 
 /// Where a call can be found again, for whoever lost its connection. Of this origin.
@@ -67,11 +68,18 @@ fn leash(allowed: &Arc<Allowed>, row: &InvocationRow, on: OnDisconnect) -> Leash
     Leash { allowed: allowed.clone(), row: row.clone(), is_held: on == OnDisconnect::Cancel }
 }
 
-fn room(allowed: &Allowed) -> Result<OwnedSemaphorePermit, Problem> {
+/// A place among all streams and waits, and among the tenant's.
+type Place = [OwnedSemaphorePermit; 2];
+
+fn room(allowed: &mut Allowed) -> Result<Place, Problem> {
     let streams = allowed.service.streams.clone();
     let most = allowed.service.settings.streams_at_once;
-    let full = |_| Problem::unavailable(format!("{most} streams are open already (streams_at_once)"));
-    streams.try_acquire_owned().map_err(full)
+    let full =
+        |_| Problem::crowded("streams_at_once", most as u64, format!("{most} streams are open already"));
+    let own = allowed.service.meter.place(&allowed.tenant, Room::Streams)?;
+    let one = streams.try_acquire_owned().map_err(full)?;
+    allowed.place = None;
+    Ok([own, one])
 }
 
 /// A stream while it is read.
@@ -84,7 +92,7 @@ struct Reading {
     namespaces: BTreeMap<RunId, String>,
     said: Said,
     leash: Leash,
-    _room: OwnedSemaphorePermit,
+    _room: Place,
     _open: Open,
 }
 
@@ -108,7 +116,7 @@ impl Drop for Open {
 
 /// A call's events, from its beginning or from where its reader was.
 pub fn stream(
-    allowed: Allowed,
+    mut allowed: Allowed,
     row: InvocationRow,
     modes: Modes,
     headers: &HeaderMap,
@@ -124,7 +132,7 @@ pub fn stream(
             )
         }
     };
-    let room = room(&allowed)?;
+    let room = room(&mut allowed)?;
     let allowed = Arc::new(allowed);
     allowed.service.metrics.streams.inc();
     let reading = Reading {
@@ -262,17 +270,19 @@ const BEGIN_MS: u64 = 2_000;
 /// Waits for a call's end. What is refused at once is refused as such; after that the answer begins, and
 /// says now and then that it is still there.
 pub async fn wait(
-    allowed: Allowed,
+    mut allowed: Allowed,
     row: InvocationRow,
     done: Option<tokio::sync::oneshot::Receiver<Result<crate::model::Execution, crate::engine::EngineError>>>,
     on: OnDisconnect,
 ) -> Result<Response, Problem> {
-    let room = room(&allowed)?;
+    let room = room(&mut allowed)?;
     let allowed = Arc::new(allowed);
     let mut leash = leash(&allowed, &row, on);
     let begin = Duration::from_millis(BEGIN_MS);
     if let Some(done) = done
         && let Ok(Ok(Err(error))) = tokio::time::timeout(begin, done).await
+        // One that was called off is over, and how it ended is the answer.
+        && error.kind() != Kind::Cancelled
     {
         leash.is_held = false;
         return Err(error.into());

@@ -73,7 +73,9 @@ pub async fn shown(allowed: &Allowed, listed: &ListedThread) -> Result<Thread, P
 }
 
 /// A thread.
-#[utoipa::path(get, path = "/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path)),
+#[utoipa::path(get, path = "/threads/{thread_id}", tag = "threads",
+    params(("thread_id" = String, Path),
+        ("include" = Option<String>, Query, description = "Taken as clients send it: there is no more to include")),
     responses((status = 200, description = "The thread", body = Thread)))]
 pub async fn get(caller: Caller, Path(thread): Path<String>) -> Result<Reply<Thread>, Problem> {
     let allowed = caller.may_run()?;
@@ -152,8 +154,9 @@ pub struct ThreadSearch {
     pub ids: Option<Vec<String>>,
     pub status: Option<ThreadStatus>,
     #[schema(minimum = 1, maximum = 1000)]
-    pub limit: Option<u32>,
-    pub offset: Option<u32>,
+    pub limit: Option<i64>,
+    #[schema(minimum = 0, maximum = 4294967295_i64)]
+    pub offset: Option<i64>,
     pub sort_by: Option<SortBy>,
     pub sort_order: Option<SortOrder>,
     pub select: Option<Vec<String>>,

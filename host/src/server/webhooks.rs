@@ -4,13 +4,13 @@
 //! The signature is `t=SECONDS,v1=HEX`: HMAC-SHA-256, under the tenant's secret, of the seconds, a dot and
 //! the body.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::task::{self, JoinSet};
 use uuid::Uuid;
 
 use super::service::Service;
@@ -99,41 +99,90 @@ fn delivery(url: &str, thread: &ThreadId, body: &Value, now: Timestamp) -> Optio
     }))
 }
 
-/// So many are sent at once, each of another thread.
-const AT_ONCE: usize = 16;
+/// So many are sent at once, each of another thread: of one tenant, whose receivers may be slow, and of all.
+const AT_ONCE: usize = 8;
+const ALL_AT_ONCE: usize = 256;
+/// So much of one tenant's is looked up together.
+const LOOKED_UP: u32 = 32;
+/// What could not be done is not tried again before this.
+const AFTER_FAULT: Duration = Duration::from_secs(1);
 /// No wait between two attempts is longer.
 const BACKOFF_MS_MAX: u64 = 3_600_000;
 
-impl Service {
-    /// Sends what is to be told, until the service ends.
-    pub async fn keep_telling(self: Arc<Self>) {
-        loop {
-            let wait = match self.tell_due().await {
-                Ok(wait) => wait,
-                Err(error) => {
-                    tracing::warn!(%error, "what is to be told was not looked for");
-                    Duration::from_secs(1)
-                }
-            };
-            tokio::select! {
-                () = self.stopped() => return,
-                () = self.news.notified() => {}
-                () = tokio::time::sleep(wait) => {}
+/// What is to be told and was looked up, and what of it is being sent. It stays due until that is over.
+#[derive(Default)]
+struct Telling {
+    waiting: BTreeMap<TenantId, VecDeque<DeliveryRow>>,
+    known: HashSet<i64>,
+    sending: JoinSet<()>,
+    under_way: HashMap<task::Id, (TenantId, i64)>,
+}
+
+impl Telling {
+    async fn look(&mut self, service: &Service) -> Result<Duration, StoreError> {
+        let now = service.host.clock().now();
+        for (tenant, row) in service.store().due_deliveries(now, LOOKED_UP).await? {
+            if self.known.insert(row.seq) {
+                self.waiting.entry(tenant).or_default().push_back(row);
             }
         }
+        let next = service.store().next_delivery(now).await?;
+        let wait = next.map_or(60_000, |at| u64::try_from(at.0.saturating_sub(now.0)).unwrap_or(0));
+        Ok(Duration::from_millis(wait.clamp(1, 60_000)))
     }
 
-    async fn tell_due(self: &Arc<Self>) -> Result<Duration, StoreError> {
-        let now = self.host.clock().now();
-        let due = self.store().due_deliveries(now).await?;
-        let sent = stream::iter(due).map(|(tenant, row)| async move { self.tell_one(&tenant, row).await });
-        let sent: Vec<Result<(), StoreError>> = sent.buffer_unordered(AT_ONCE).collect().await;
-        sent.into_iter().collect::<Result<Vec<()>, StoreError>>()?;
-        let next = self.store().next_delivery().await?;
-        let now = self.host.clock().now();
-        let wait = next.map_or(60_000, |at| u64::try_from(at.0.saturating_sub(now.0)).unwrap_or(0));
-        // What cannot be done now is not tried without a pause.
-        Ok(Duration::from_millis(wait.clamp(if next.is_some() { 0 } else { 60_000 }, 60_000)))
+    fn send(&mut self, service: &Arc<Service>) {
+        for (tenant, waiting) in &mut self.waiting {
+            let mut at_once = self.under_way.values().filter(|(of, _)| of == tenant).count();
+            while at_once < AT_ONCE && self.under_way.len() < ALL_AT_ONCE {
+                let Some(row) = waiting.pop_front() else { break };
+                let (service, whose, seq) = (service.clone(), tenant.clone(), row.seq);
+                let task = self.sending.spawn(async move {
+                    if let Err(error) = service.tell_one(&whose, row).await {
+                        tracing::warn!(%error, "that something was told could not be written down");
+                        // It is told again, but not without a pause.
+                        tokio::time::sleep(AFTER_FAULT).await;
+                    }
+                });
+                self.under_way.insert(task.id(), (tenant.clone(), seq));
+                at_once += 1;
+            }
+        }
+        self.waiting.retain(|_, waiting| !waiting.is_empty());
+    }
+
+    /// Whether there may be more of the same tenant's.
+    fn is_sent(&mut self, task: task::Id) -> bool {
+        let Some((tenant, seq)) = self.under_way.remove(&task) else { return false };
+        self.known.remove(&seq);
+        !self.waiting.contains_key(&tenant)
+    }
+}
+
+impl Service {
+    /// Sends what is to be told, until the service ends. One tenant's receivers that do not answer hold up nobody
+    /// else's.
+    pub async fn keep_telling(self: Arc<Self>) {
+        let mut telling = Telling::default();
+        let mut looks = true;
+        let mut wait = Duration::ZERO;
+        loop {
+            if looks {
+                wait = telling.look(&self).await.unwrap_or_else(|error| {
+                    tracing::warn!(%error, "what is to be told was not looked for");
+                    AFTER_FAULT
+                });
+            }
+            telling.send(&self);
+            looks = tokio::select! {
+                () = self.stopped() => return,
+                () = self.news.notified() => true,
+                Some(sent) = telling.sending.join_next_with_id() => {
+                    telling.is_sent(sent.map_or_else(|broken| broken.id(), |(id, ())| id))
+                }
+                () = tokio::time::sleep(wait) => true,
+            };
+        }
     }
 
     async fn tell_one(&self, tenant: &TenantId, row: DeliveryRow) -> Result<(), StoreError> {

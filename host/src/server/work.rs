@@ -4,8 +4,8 @@
 //! Starts stand in line on their thread. Answers and words to go on do not: the engine holds them to one at
 //! a time, and each is for a question that is there now.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,10 @@ use super::hub::Key;
 use super::problem::Problem;
 use super::service::Service;
 use super::webhooks;
-use crate::engine::{EngineError, Host, Onward, Rewind, StateUpdate, Swept};
+use crate::engine::{CallEnd, EngineError, Host, Onward, Rewind, StateUpdate, Swept};
 use crate::model::{
-    CheckpointId, Command, Digest, ErrorRecord, Execution, IfBusy, InterruptId, Json, Kind, PendingChildren,
-    ResumeTarget, RunConfig, RunId, RunStatus, TenantId, ThreadId,
+    CheckpointId, Command, Digest, Execution, IfBusy, InterruptId, Json, Kind, PendingChildren, ResumeTarget,
+    RunConfig, RunId, RunStatus, TenantId, ThreadId,
 };
 use crate::store::{InvocationEnd, InvocationRow, InvocationStatus, ServiceWrite, StoreError};
 
@@ -236,21 +236,25 @@ impl Service {
             "invocation", tenant = %tenant, thread = %row.thread, invocation = %row.invocation
         );
         let began = Instant::now();
+        let _carried = Carried::new(self.clone(), (tenant.clone(), row.thread.clone()), row.invocation);
         let this = self.clone();
         let (call, call_tenant) = (row.clone(), tenant.clone());
         // A task of its own: if it breaks off, this one says so.
         let executed = tokio::spawn(
             async move {
-                let quotas = loop {
+                let settings = loop {
                     match this.tenant_settings(&call_tenant).await {
-                        Ok(settings) => break settings.quotas,
+                        Ok(settings) => break settings,
                         Err(error) if error.may_pass() && !this.is_stopping() => {
                             tokio::time::sleep(Duration::from_secs(1)).await;
                         }
                         Err(error) => return Err(error.into()),
                     }
                 };
-                let _one_of = this.meter.run(&call_tenant, &quotas).await;
+                let _one_of = this.meter.run(&call_tenant, &settings.quotas).await;
+                // Who is told of it is told in the same breath as its end is written down.
+                let is_told = call.webhook.is_some() || settings.webhook.is_some();
+                let end = if is_told { CallEnd::Apart } else { CallEnd::WithRun };
                 loop {
                     // Called off, or forgotten, before it began, or before it is taken up again: nothing more of
                     // it is done.
@@ -261,7 +265,7 @@ impl Service {
                     }
                     // What was taken waits where new things are refused.
                     let host = this.host.for_tenant(call_tenant.clone());
-                    match execute(&host, &call).await {
+                    match execute(host, &call, end).await {
                         Err(error) if is_out_of_fuel(&error) && !this.is_stopping() => {
                             tokio::time::sleep(Duration::from_millis(250)).await;
                             this.tenant_settings(&call_tenant).await.ok();
@@ -324,22 +328,33 @@ impl Service {
         result: &Result<Execution, EngineError>,
     ) -> Result<(), StoreError> {
         let at = self.host.clock().now();
-        let (status, error, run) = match result {
-            Ok(execution) => (status_of(execution.status), execution.error.clone(), Some(execution.run_id)),
-            Err(error) => (InvocationStatus::Error, Some(error.record()), None),
-        };
-        let error = match status {
-            InvocationStatus::Error => {
-                error.or_else(|| Some(ErrorRecord::new(Kind::NodeFailed, "it failed")))
+        let end = match result {
+            Ok(execution) => {
+                let run = (execution.run_id, execution.status);
+                InvocationEnd::of(row.invocation, run, execution.error.clone(), at)
             }
-            _ => None,
+            Err(error) => InvocationEnd {
+                invocation: row.invocation,
+                status: InvocationStatus::Error,
+                error: Some(error.record()),
+                run: None,
+                at,
+            },
         };
-        let end = InvocationEnd { invocation: row.invocation, status, error, run, at };
         let mut writes = vec![ServiceWrite::End(end.clone())];
         let told = webhooks::news(self, tenant, row, &end, result.as_ref().ok()).await?;
         let is_told = !told.is_empty();
+        match self.store().invocation(tenant, row.invocation).await? {
+            // With the run's own commit; who is to be told of it was named since.
+            Some(row) if row.status == end.status && row.webhook.is_none() => writes.clear(),
+            Some(row) if !row.status.is_over() => {}
+            // It was called off meanwhile, or is forgotten, and that is how it ended.
+            _ => return Ok(()),
+        }
         writes.extend(told);
-        // A conflict: it was called off meanwhile, and that is how it ended.
+        if writes.is_empty() {
+            return Ok(());
+        }
         let ended = self.store().serve(tenant, writes).await?;
         if ended.is_ok() && is_told {
             self.news.notify_one();
@@ -373,6 +388,22 @@ impl Service {
                 _ = news.changed() => {}
                 // Another process may be the one that carries it out.
                 () = tokio::time::sleep(Duration::from_millis(self.settings.heartbeat_ms)) => {}
+            }
+        }
+    }
+
+    fn carried(&self) -> MutexGuard<'_, HashSet<Uuid>> {
+        self.carried.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Waits until nothing of a call that is over is done here any more: its thread is free then.
+    pub async fn let_go(&self, tenant: &TenantId, row: &InvocationRow) {
+        let key = (tenant.clone(), row.thread.clone());
+        loop {
+            // Listen before looking, or a change between the two is missed.
+            let mut news = self.hub.listen(&key);
+            if !self.carried().contains(&row.invocation) || news.changed().await.is_err() {
+                return;
             }
         }
     }
@@ -413,6 +444,23 @@ impl Service {
     }
 }
 
+/// A call that is being carried out here.
+struct Carried(Arc<Service>, Key, Uuid);
+
+impl Carried {
+    fn new(service: Arc<Service>, key: Key, call: Uuid) -> Self {
+        service.carried().insert(call);
+        Self(service, key, call)
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        self.0.carried().remove(&self.2);
+        self.0.hub.tell(&self.1);
+    }
+}
+
 struct AtWork(Arc<Service>);
 
 impl Drop for AtWork {
@@ -426,26 +474,23 @@ fn is_out_of_fuel(error: &EngineError) -> bool {
     record.kind == Kind::Limit && record.more.get("limit").is_some_and(|limit| limit == "fuel_per_minute")
 }
 
-pub fn status_of(status: RunStatus) -> InvocationStatus {
-    match status {
-        // What stopped at a question did what it was asked to; its thread waits.
-        RunStatus::Completed | RunStatus::Interrupted | RunStatus::Running => InvocationStatus::Success,
-        RunStatus::Failed | RunStatus::Diverged => InvocationStatus::Error,
-        RunStatus::Cancelled => InvocationStatus::Interrupted,
-    }
-}
-
 fn has_lost_lease(error: &EngineError) -> bool {
     error.record().more.get("lost").is_some_and(|lost| lost == "lease")
 }
 
 /// Does what a call asks, as often as it takes: each way is one that can be gone twice.
-async fn execute(host: &Host, row: &InvocationRow) -> Result<Execution, EngineError> {
+async fn execute(host: Host, row: &InvocationRow, end: CallEnd) -> Result<Execution, EngineError> {
     let ask: Ask = serde_json::from_str(row.ask.as_str()).map_err(|error| {
         let what = format!("what invocation {} asks is damaged: {error}", row.invocation);
         crate::model::Refused::plain(Kind::Store, what)
     })?;
     let config = RunConfig::thread(row.thread.as_str());
+    let end = match ask {
+        // More than one thing that a run pauses or ends with.
+        Ask::Proceed { .. } | Ask::Rewind { then: Then::Answer(_), .. } => CallEnd::Apart,
+        _ => end,
+    };
+    let host = &host.for_call(row.invocation, end);
     match ask {
         Ask::Start { graph, input, before, after, supersede, from } => {
             let run = RunId(row.invocation);

@@ -1,5 +1,6 @@
 //! What the engine asks to become true, all of it or nothing.
 
+use super::invocations::InvocationEnd;
 use crate::model::checkpoint::{
     Answer, ChannelRow, CheckpointRow, EffectRow, InterruptRow, JournalRow, QueuedInput, RunRow, SteeringRow,
     TaskRow, Withdrawal,
@@ -9,6 +10,7 @@ use crate::model::ids::{
 };
 use crate::model::json::Json;
 use crate::model::{ErrorRecord, RunStatus};
+use uuid::Uuid;
 
 /// Identifies one process's claim to run threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,11 @@ pub fn merged(writes: Vec<Write>) -> Vec<Write> {
         if let Some(place) = kept.iter().rposition(is_same) {
             kept[place] = write;
             continue;
+        }
+        if let Write::End(end) = &write {
+            kept.retain(
+                |before| !matches!(before, Write::Under { invocation } if *invocation == end.invocation),
+            );
         }
         let begins = |before: &Write| match (before, &write) {
             (Write::Run(row), Write::RunStatus { run, .. } | Write::RunHead { run, .. }) => row.run == *run,
@@ -152,4 +159,10 @@ pub enum Write {
         at: Timestamp,
         reply: Option<Json>,
     },
+    /// Only while this call is not over; else the batch is a conflict.
+    Under {
+        invocation: Uuid,
+    },
+    /// A call is over with this; if it was before, the batch is a conflict.
+    End(InvocationEnd),
 }

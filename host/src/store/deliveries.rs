@@ -10,14 +10,16 @@ use super::{PAGE_ROWS_MAX, Store, sql};
 use crate::model::ids::{TenantId, ThreadId, Timestamp};
 use crate::model::json::Json;
 
-// The first of each thread, if its time has come: what follows it on the thread waits for it.
+// The first of each thread, if its time has come: what follows it on the thread waits for it. A few of each tenant:
+// what one has too much of is not in the way of what others have.
 const DUE: &str = "SELECT d.seq, d.thread, d.delivery, d.url, d.body, d.attempts, d.next_at, d.error, d.created_at, \
         n.name AS tenant \
-    FROM deliveries d JOIN tenants n ON n.tenant = d.tenant \
-    WHERE d.next_at <= ?1 AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant = d.tenant \
-        AND e.thread = d.thread AND e.seq < d.seq) ORDER BY d.seq LIMIT ?2";
-const NEXT: &str = "SELECT min(d.next_at) AS at FROM deliveries d WHERE NOT EXISTS (SELECT 1 FROM deliveries e \
-    WHERE e.tenant = d.tenant AND e.thread = d.thread AND e.seq < d.seq)";
+    FROM (SELECT f.*, row_number() OVER (PARTITION BY f.tenant ORDER BY f.seq) AS place FROM deliveries f \
+        WHERE f.next_at <= ?1 AND NOT EXISTS (SELECT 1 FROM deliveries e WHERE e.tenant = f.tenant \
+            AND e.thread = f.thread AND e.seq < f.seq)) d \
+    JOIN tenants n ON n.tenant = d.tenant WHERE d.place <= ?3 ORDER BY d.place, d.seq LIMIT ?2";
+const NEXT: &str = "SELECT min(d.next_at) AS at FROM deliveries d WHERE d.next_at > ?1 AND NOT EXISTS (SELECT 1 \
+    FROM deliveries e WHERE e.tenant = d.tenant AND e.thread = d.thread AND e.seq < d.seq)";
 const COUNT: &str = "SELECT count(*) AS n FROM deliveries d";
 const INSERT: &str = "INSERT INTO deliveries (tenant, thread, delivery, url, body, attempts, next_at, created_at) \
     VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6, ?6)";
@@ -40,14 +42,20 @@ pub struct DeliveryRow {
 }
 
 impl Store {
-    /// What can be sent now, of all tenants, one a thread.
-    pub async fn due_deliveries(&self, now: Timestamp) -> Result<Vec<(TenantId, DeliveryRow)>, StoreError> {
-        let sql = sql(DUE).bind(now.0).bind(PAGE_ROWS_MAX);
+    /// What can be sent now, one a thread: of each tenant so many, the oldest.
+    pub async fn due_deliveries(
+        &self,
+        now: Timestamp,
+        of_tenant: u32,
+    ) -> Result<Vec<(TenantId, DeliveryRow)>, StoreError> {
+        let sql = sql(DUE).bind(now.0).bind(PAGE_ROWS_MAX).bind(of_tenant);
         self.view().await?.list("deliveries", sql, |row| Ok((row.name("tenant")?, read(row)?))).await
     }
 
-    pub async fn next_delivery(&self) -> Result<Option<Timestamp>, StoreError> {
-        let at = self.view().await?.find("deliveries", sql(NEXT), |row| row.at_or_null("at")).await?;
+    /// When there is more of it than now.
+    pub async fn next_delivery(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let sql = sql(NEXT).bind(now.0);
+        let at = self.view().await?.find("deliveries", sql, |row| row.at_or_null("at")).await?;
         Ok(at.flatten())
     }
 

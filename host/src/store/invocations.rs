@@ -8,9 +8,9 @@ use super::reader::tenant;
 use super::service::one_or_conflict;
 use super::write::{Pen, Stop};
 use super::{PAGE_ROWS_MAX, Store, sql};
-use crate::model::ErrorRecord;
 use crate::model::ids::{RunId, TenantId, ThreadId, Timestamp};
 use crate::model::json::Json;
+use crate::model::{ErrorRecord, Kind, RunStatus};
 
 macro_rules! columns {
     () => {
@@ -100,6 +100,8 @@ const END: &str = concat!(
     latest!("invocations.tenant", "invocations.thread"),
     " WHERE tenant = ?1 AND invocation = ?2 AND status IN ('pending', 'running')"
 );
+const IS_OPEN: &str = "SELECT 1 FROM invocations WHERE tenant = ?1 AND invocation = ?2 \
+    AND status IN ('pending', 'running')";
 const REMOVE: &str = "DELETE FROM invocations WHERE tenant = ?1 AND invocation = ?2 \
     AND status NOT IN ('pending', 'running')";
 
@@ -170,6 +172,26 @@ pub struct InvocationEnd {
     pub error: Option<ErrorRecord>,
     pub run: Option<RunId>,
     pub at: Timestamp,
+}
+
+impl InvocationEnd {
+    /// Of a call whose run came to stand like this.
+    pub fn of(
+        invocation: Uuid,
+        (run, status): (RunId, RunStatus),
+        error: Option<ErrorRecord>,
+        at: Timestamp,
+    ) -> Self {
+        let status = match status {
+            // What stopped at a question did what it was asked to; its thread waits.
+            RunStatus::Completed | RunStatus::Interrupted | RunStatus::Running => InvocationStatus::Success,
+            RunStatus::Failed | RunStatus::Diverged => InvocationStatus::Error,
+            RunStatus::Cancelled => InvocationStatus::Interrupted,
+        };
+        let failed = || ErrorRecord::new(Kind::NodeFailed, "it failed");
+        let error = (status == InvocationStatus::Error).then(|| error.unwrap_or_else(failed));
+        Self { invocation, status, error, run: Some(run), at }
+    }
 }
 
 impl Store {
@@ -270,6 +292,12 @@ pub(super) async fn end(pen: &mut Pen<'_>, end: &InvocationEnd) -> Result<(), St
         .bind(end.run.map(|run| run.blob().to_vec()))
         .bind(end.at.0);
     one_or_conflict(pen, sql).await
+}
+
+/// For what may become true only while this call is not over.
+pub(super) async fn is_open(pen: &mut Pen<'_>, invocation: Uuid) -> Result<(), Stop> {
+    let sql = sql(IS_OPEN).bind(pen.tenant).bind(invocation.as_bytes().to_vec());
+    if pen.is_there(sql).await? { Ok(()) } else { Err(Stop::Conflict) }
 }
 
 pub(super) async fn remove(pen: &mut Pen<'_>, invocation: Uuid) -> Result<(), Stop> {

@@ -276,7 +276,9 @@ impl Tree {
             | Write::Delivered { .. }
             | Write::Enqueue(_)
             | Write::Dequeue { .. }
-            | Write::Request { .. } => {}
+            | Write::Request { .. }
+            | Write::Under { .. }
+            | Write::End(_) => {}
             _ => return None,
         }
         Some(())

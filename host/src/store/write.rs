@@ -15,8 +15,8 @@ use super::reader::Sql;
 use super::service::ServiceWrite;
 use super::writer::Content;
 use super::{
-    Committed, Tally, channels, checkpoints, components, effects, faults, inputs, interrupts, journal,
-    requests, runs, steering,
+    Committed, Tally, channels, checkpoints, components, effects, faults, inputs, interrupts, invocations,
+    journal, requests, runs, steering,
 };
 use super::{sql, tasks};
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, InterruptState, RunRow};
@@ -373,6 +373,8 @@ async fn one(pen: &mut Pen<'_>, write: &Write, implied: &Implied) -> Result<(), 
         Write::Request { request_id, command, at, reply } => {
             requests::put(pen, request_id, *command, *at, reply.as_ref()).await
         }
+        Write::Under { invocation } => invocations::is_open(pen, *invocation).await,
+        Write::End(end) => invocations::end(pen, end).await,
     }
 }
 
@@ -392,6 +394,8 @@ fn rank(write: &Write) -> u8 {
         Write::Delivered { .. } => 11,
         Write::Enqueue(_) | Write::Dequeue { .. } => 12,
         Write::Request { .. } => 13,
+        // It counts the checkpoints that are there by then.
+        Write::Under { .. } | Write::End(_) => 14,
     }
 }
 
@@ -419,6 +423,8 @@ impl Display for Noun<'_> {
             Write::Enqueue(row) => write!(f, "input for graph {}", row.graph),
             Write::Dequeue { seq } => write!(f, "input {seq}"),
             Write::Request { request_id, .. } => write!(f, "request {request_id}"),
+            Write::Under { invocation } => write!(f, "call {invocation}"),
+            Write::End(end) => write!(f, "end of call {}", end.invocation),
         }
     }
 }
