@@ -121,3 +121,34 @@ async fn what_a_paused_task_waits_for_and_nobody_is_asked_is_asked() {
     completed(host.resume(on("t"), Command::answers(answers)).await.unwrap());
     assert_eq!(host.state(on("t")).await.unwrap()["a"], json!([[1, 2]]));
 }
+
+/// Of two questions, one is answered: what is wrong with the other's rows is seen before that.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_is_not_used_up_where_its_step_could_not_be_written() {
+    let damages = [
+        ("DELETE FROM tasks WHERE node = 'm'", "its row is not there"),
+        ("UPDATE tasks SET boundary = zeroblob(16) WHERE node = 'm'", "its row is not there"),
+        ("UPDATE interrupts SET task = zeroblob(16) WHERE node = 'm'", "cannot be given"),
+        ("UPDATE interrupts SET kind = 'after' WHERE node = 'm'", "cannot be given"),
+        ("UPDATE tasks SET settings = settings + 1 WHERE node = 'n'", "determinism settings"),
+    ];
+    for (damage, word) in damages {
+        let world = World::new();
+        let host = world.host().await;
+        let graph = host.compile(&scripted(&["n", "m"])).await.unwrap();
+        // Both ask two at once: what is asked so has a journal.
+        let asked = paused(graph.invoke(on("t"), script(json!([{ "ask_all": ["?", "?"] }]))).await.unwrap());
+        let of_n: Vec<_> = asked.iter().filter(|asked| asked.interrupt.node.as_str() == "n").collect();
+        let answers = || Command::answers(of_n.iter().map(|asked| (asked.interrupt.id, json!(1))));
+        drop((graph, host));
+        let mut raw = crate::refusals::connect(&world.db()).await;
+        for statement in ["PRAGMA foreign_keys = OFF", "PRAGMA ignore_check_constraints = ON", damage] {
+            sqlx::query(statement).execute(&mut raw).await.unwrap();
+        }
+        let left = rows(&mut raw).await;
+        let host = world.host().await;
+        let error = host.resume(on("t"), answers()).await.unwrap_err();
+        assert!(error.to_string().contains(word), "{damage}: {error}");
+        assert_eq!(rows(&mut raw).await, left, "{damage}: nothing was written");
+    }
+}

@@ -275,7 +275,7 @@ async fn begun_elsewhere(world: &World, by: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i75_other_determinism_settings_are_an_error_of_their_own_and_the_answer_is_kept() {
+async fn i75_other_determinism_settings_are_an_error_of_their_own_and_use_up_no_answer() {
     let world = World::new();
     let graph = world.one().await;
     let asked =
@@ -283,15 +283,18 @@ async fn i75_other_determinism_settings_are_an_error_of_their_own_and_the_answer
     begun_elsewhere(&world, 1).await;
     world.started();
     // In another process: this one goes on from what it wrote.
-    let execution = world.host().await.resume(on("t"), Command::resume("yes")).await.unwrap();
-    assert_eq!(failed(&execution), Kind::EngineMismatch);
+    let error = refused(world.host().await.resume(on("t"), Command::resume("yes")).await).error;
+    assert_eq!(error.kind, Kind::EngineMismatch);
     assert!(world.started().is_empty(), "it is not even instantiated");
-    let error = execution.error.unwrap();
     let cut = format!("--cut {}:0", asked[0].interrupt.task_id);
     assert!(error.message.contains(&cut), "{error}");
-    // The host that has those settings goes on with the same answer.
+    // Nor does an upgrade to the same component say that it fits.
+    let upgrade = holdpoint::engine::Upgrade { cuts: Vec::new(), actor: None };
+    let host = world.host().await;
+    assert_eq!(refused(host.upgrade(on("t"), &graph, upgrade).await).error.kind, Kind::Diverged);
+    // The host that has those settings takes the answer.
     begun_elsewhere(&world, -1).await;
-    completed(world.host().await.retry(on("t")).await.unwrap());
+    completed(world.host().await.resume(on("t"), Command::resume("yes")).await.unwrap());
     assert_eq!(graph.state(on("t")).await.unwrap()["a"], json!(["yes"]));
 }
 

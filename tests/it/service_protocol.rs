@@ -49,6 +49,26 @@ async fn what_is_asked_wrongly_is_refused_and_says_how_things_stand() {
     }
     let paused = caller.wait("t", asks()).await.is(200);
     assert_eq!(paused["__interrupt__"].as_array().unwrap().len(), 2, "{paused}");
+    // What guards an answer, or narrows a key, is not left out for a slip of the pen.
+    let asked = paused["__interrupt__"][0]["id"].as_str().unwrap();
+    let (answer, resume) = (format!("/interrupts/{asked}/answer"), "/threads/t/resume".to_owned());
+    let other = json!({ "checkpoint_id": uuid::Uuid::nil() });
+    for (path, body, says) in [
+        (&answer, json!({ "value": 1, "expct": other }), "expct"),
+        (&answer, json!({ "value": 1, "expect": { "checkpoint": uuid::Uuid::nil() } }), "checkpoint_id"),
+        (&answer, json!({ "value": 1, "expect": "x" }), "an object with run_id, checkpoint_id"),
+        (&resume, json!({ "value": 1, "targt": {} }), "targt"),
+        (&resume, json!({ "value": 1, "target": { "task_id": uuid::Uuid::nil() } }), "run_id"),
+        (
+            &"/tenants/default/keys".to_owned(),
+            json!({ "name": "k", "scopes": ["answer"], "only_for": { "graph": ["g"] } }),
+            "graphs",
+        ),
+    ] {
+        let came = caller.post(path, body.clone()).await;
+        assert_eq!(came.status, 422, "{path} {body}: {came:?}");
+        assert!(came.body["detail"].as_str().unwrap().contains(says), "{body}: {came:?}");
+    }
     // One value for two: which there are is said.
     let came = caller.resume("t", json!(1)).await;
     assert_eq!(came.body["error"]["kind"], "ambiguous");

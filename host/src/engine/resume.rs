@@ -144,6 +144,7 @@ impl Host {
             };
             found = Some(Ok(brought.deliveries.clone()));
             let (invocation, mut session) = self.reopen(store, thread, snapshot).await?;
+            session.can_take(&brought).map_err(Refused::of)?;
             session.accept(brought).await;
             if let Some(execution) = self.drive(&invocation, Ok(session)).await? {
                 return Ok(execution);

@@ -3,6 +3,8 @@
 
 mod ready;
 
+pub(super) use ready::same_settings;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 

@@ -9,10 +9,12 @@ use super::channels::Channels;
 use super::host::locked;
 use super::ledger::Lost;
 use super::matching::Delivery;
-use super::run::{Run, RunEnd};
+use super::run::{Run, RunEnd, damaged, same_settings};
 use super::task::{Fault, Invocation};
 use crate::model::channel::INPUT;
-use crate::model::checkpoint::{Answer, Gates, InterruptState, RunRow, SteeringRow, TaskState, Withdrawal};
+use crate::model::checkpoint::{
+    Answer, Gates, InterruptRow, InterruptState, RunRow, SteeringRow, TaskState, Withdrawal,
+};
 use crate::model::compile::CompiledGraph;
 use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
@@ -107,6 +109,25 @@ impl Session {
         let mut root = Run::reopen(invocation.clone(), (Vec::new(), 1), snapshot.root).await?;
         root.channels.hold(snapshot.values);
         Ok(Self { invocation, root, request: None })
+    }
+
+    /// Whether answers would get a run further that was just reopened: refused before they are used up.
+    pub fn can_take(&mut self, brought: &Brought) -> Result<(), ErrorRecord> {
+        let present = self.invocation.shared.sandbox.fingerprint();
+        let mut refused = None;
+        self.root.visit(&mut |_, slot| {
+            let is_answered = |row: &InterruptRow| {
+                let mut deliveries = brought.deliveries.iter().chain(&brought.resolved);
+                !row.kind.is_gate() && deliveries.any(|delivery| delivery.interrupt == row.interrupt)
+            };
+            if refused.is_none() && slot.interrupts.iter().any(is_answered) {
+                refused = same_settings(slot, present).err();
+            }
+        });
+        match refused {
+            Some(error) => Err(error),
+            None => self.root.is_whole(),
+        }
     }
 
     /// Takes down what a command brings; it is durable with the first commit.
@@ -295,6 +316,24 @@ impl Session {
 }
 
 impl Run {
+    /// Where a run that was just reopened waits, every task of its step is on record, and all that it waits for is
+    /// asked. What a process that died left is so once it was continued.
+    fn is_whole(&self) -> Result<(), ErrorRecord> {
+        if self.row.status == RunStatus::Interrupted {
+            let is_begun = self.slots.iter().any(|slot| !slot.changed);
+            for slot in &self.slots {
+                if is_begun && slot.changed {
+                    return Err(damaged(slot.row.task, "its row is not there"));
+                }
+                let asked = slot.can_be_answered();
+                asked.map_err(|what| {
+                    damaged(slot.row.task, &format!("{what} (holdpoint continue asks it, if it is lost)"))
+                })?;
+            }
+        }
+        self.slots.iter().filter_map(|slot| slot.child.as_deref()).try_for_each(Self::is_whole)
+    }
+
     /// See [`Session::expire`].
     fn expire(&mut self) -> Vec<Write> {
         let now = self.invocation().shared.clock.now();

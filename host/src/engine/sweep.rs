@@ -1,6 +1,7 @@
 //! Seeing to what is due: questions that expired, runs whose process died, input that waits.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, stream};
 
@@ -22,12 +23,40 @@ pub struct Swept {
     pub result: Result<Execution, EngineError>,
 }
 
+/// Threads on which what is due could not be done: each is left alone for twice as long as before. What a host
+/// cannot do, such as on a thread whose rows are damaged, may have sent an effect each time that it is tried.
+#[derive(Default)]
+struct Failing(HashMap<(TenantId, ThreadId), (u32, Instant)>);
+
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_MAX: Duration = Duration::from_secs(600);
+
+impl Failing {
+    fn waits(&self, tenant: &TenantId, thread: &ThreadId) -> bool {
+        let failed = self.0.get(&(tenant.clone(), thread.clone()));
+        failed.is_some_and(|(_, until)| *until > Instant::now())
+    }
+
+    /// It failed once more.
+    fn again_in(&mut self, tenant: &TenantId, thread: &ThreadId) -> Duration {
+        let failed = self.0.entry((tenant.clone(), thread.clone())).or_insert((0, Instant::now()));
+        let wait = AGAIN.saturating_mul(1 << failed.0.min(20)).min(AGAIN_MAX);
+        *failed = (failed.0 + 1, Instant::now() + wait);
+        wait
+    }
+}
+
 impl Host {
     /// Goes on with every thread, of all tenants, on which something is due, and says what came of it. One
     /// that somebody else sees to at the same time is left out.
     pub async fn sweep(&self) -> Result<Vec<Swept>, EngineError> {
+        self.sweep_but(&Failing::default()).await
+    }
+
+    async fn sweep_but(&self, failing: &Failing) -> Result<Vec<Swept>, EngineError> {
         let store = self.durable_store()?;
-        let due = store.due(self.shared.clock.now()).await?;
+        let mut due = store.due(self.shared.clock.now()).await?;
+        due.retain(|(tenant, thread)| !failing.waits(tenant, thread));
         let seen = stream::iter(due).map(|(tenant, thread)| async move {
             let host = self.for_tenant(tenant.clone());
             let result = host.see_to(RunConfig::thread(thread.to_string())).await.transpose()?;
@@ -65,15 +94,19 @@ impl Host {
         F: Future<Output = ()> + Send,
     {
         let store = self.durable_store()?;
+        let mut failing = Failing::default();
         let mut stopped = Box::pin(self.shared.stopped());
         loop {
             let mut until = None;
-            match self.sweep().await {
+            match self.sweep_but(&failing).await {
                 Ok(swept) => {
-                    for Swept { thread, result, .. } in &swept {
-                        if let Err(error) = result {
-                            tracing::warn!(%thread, %error, "what is due on this thread was not done");
-                        }
+                    for Swept { tenant, thread, result } in &swept {
+                        let Err(error) = result else {
+                            failing.0.remove(&(tenant.clone(), thread.clone()));
+                            continue;
+                        };
+                        let again = failing.again_in(tenant, thread);
+                        tracing::warn!(%thread, %error, ?again, "what is due on this thread was not done");
                     }
                     told(swept).await;
                     let next = store.next_expiry().await.ok().flatten();
@@ -91,5 +124,21 @@ impl Host {
                 () = tokio::time::sleep(wait) => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_again_and_again_is_left_alone_for_longer_and_longer() {
+        let (tenant, thread) = (TenantId::default(), "t".parse().unwrap());
+        let mut failing = Failing::default();
+        assert!(!failing.waits(&tenant, &thread));
+        let waits: Vec<u64> = (0..12).map(|_| failing.again_in(&tenant, &thread).as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600]);
+        assert!(failing.waits(&tenant, &thread));
+        assert!(!failing.waits(&tenant, &"u".parse().unwrap()));
     }
 }

@@ -10,7 +10,7 @@ use super::error::EngineError;
 use super::graph::Graph;
 use super::host::{Host, locked};
 use super::idle::{Applied, OnIdle};
-use super::run::Run;
+use super::run::{Run, same_settings};
 use super::session::{Ended, Session};
 use super::slot::Slot;
 use super::task::Invocation;
@@ -215,8 +215,10 @@ impl Run {
             }
             tried.writes.extend(writes);
         }
+        // Settings of another host: what it says then is an error of its own.
+        let is_of_other = self.slots[i].row.settings != self.invocation().shared.sandbox.fingerprint();
         if matches!(node.work, Work::Component(_))
-            && (old != node || tried.used.contains(&task))
+            && (old != node || is_of_other || tried.used.contains(&task))
             && let Some(error) = self.replays(i, node).await?
         {
             tried.misfits.push(Misfit { node: self.path_of(i), task, error });
@@ -261,6 +263,9 @@ impl Run {
         let recorded = journal.entries().len();
         if recorded == 0 {
             return Ok(None);
+        }
+        if let Err(error) = same_settings(&mut self.slots[i], invocation.shared.sandbox.fingerprint()) {
+            return Ok(Some(error));
         }
         let component = self.component(i, node.work.digest()).await?;
         let journal = Arc::new(Mutex::new(journal));

@@ -178,7 +178,7 @@ pub async fn list(caller: Caller, Query(query): Query<PendingQuery>) -> Result<R
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Answer {
     /// The answer; null is one.
     #[serde(deserialize_with = "present")]
@@ -197,7 +197,7 @@ fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields, expecting = "an object with run_id, checkpoint_id, or both")]
 pub struct Expect {
     pub run_id: Option<uuid::Uuid>,
     pub checkpoint_id: Option<uuid::Uuid>,
@@ -302,6 +302,10 @@ async fn is_for_row(
 
 /// What an answer or an instruction is for. Each part narrows; all must agree.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "an object with run_id, and task_id, interrupt_id, namespace where they are needed"
+)]
 pub struct Target {
     /// The run that asks, or any of its ancestors.
     pub run_id: uuid::Uuid,
@@ -324,7 +328,7 @@ impl From<Target> for ResumeTarget {
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Resume {
     /// Without one: the whole thread.
     pub target: Option<Target>,
@@ -403,6 +407,7 @@ pub async fn resume(
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Steer {
     pub text: String,
     /// Without one: every task of the run.
@@ -452,6 +457,7 @@ pub async fn retry(caller: Caller, Path(thread): Path<String>) -> Result<Reply<S
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct UpgradeBody {
     /// The name or the digest of a graph.
     pub graph: String,
@@ -461,6 +467,7 @@ pub struct UpgradeBody {
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct CutBody {
     pub task_id: uuid::Uuid,
     pub entry: usize,

@@ -15,6 +15,7 @@ use crate::store::{DeploymentRow, ServiceWrite};
 
 /// A graph: as the table of a graph file (JSON), or the text of one.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct GraphPut {
     /// The text of a graph file (TOML).
     pub toml: Option<String>,

@@ -96,7 +96,7 @@ pub async fn get(caller: Caller, Path(tenant): Path<String>) -> Result<Reply<Ten
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct TenantPut {
     /// What is left out is as it is by default.
     pub quotas: Option<Quotas>,
@@ -151,7 +151,7 @@ pub struct Key {
 
 /// Whose questions an `answer` key is for; an empty list names all.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct KeyOnlyFor {
     pub graphs: Vec<String>,
     pub nodes: Vec<String>,
@@ -185,6 +185,7 @@ pub struct MadeKey {
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct KeyCreate {
     /// Whose it is; recorded with what is done with it.
     pub name: String,

@@ -363,7 +363,7 @@ impl Run {
 }
 
 /// What is on record was asked under these determinism settings; under others a replay would say nothing.
-fn same_settings(slot: &mut Slot, present: i64) -> Result<(), ErrorRecord> {
+pub(in crate::engine) fn same_settings(slot: &mut Slot, present: i64) -> Result<(), ErrorRecord> {
     if slot.row.settings == present {
         return Ok(());
     }
