@@ -15,7 +15,7 @@ const CREATE_ABOUT: &str = "\
 Make a key for a tenant; the tenant is made with it. The key is printed once and kept as its hash only.
 
 `admin` is for the operator: tenants, keys, quotas, figures. `deploy` is for components and graphs, `run` for
-threads and runs, `answer` for what waits for an answer; that one can be narrowed to graphs, nodes or agents.
+threads and runs, answers among them, `answer` for answers alone; that one can be narrowed to graphs, nodes or agents.
 The name is recorded with every answer that is given with the key.
 
     holdpoint key create --tenant acme --name ci --scope deploy --scope run

@@ -203,7 +203,8 @@ struct Options {
     #[arg(long, global = true)]
     json: bool,
 
-    /// Let effects reach an address that is not public, as it stands in the URL; may be repeated
+    /// Let effects reach an address that is not public, as it stands in the URL; may be repeated, or a
+    /// list with commas
     #[arg(
         long,
         global = true,
