@@ -41,25 +41,14 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let ids: Vec<RunId> = runs.iter().map(|run| run.run).collect();
     let said = store(&host)?.steering(&tenant(), &args.thread, &ids).await?;
     host.close().await;
-    let is_over = |of: &SteeringRow| {
-        let ended = |run: &RunRow| matches!(run.status, RunStatus::Completed | RunStatus::Cancelled);
-        runs.iter().any(|run| run.run == of.run && ended(run))
-    };
-    let said: Vec<(SteeringRow, bool)> = said
-        .into_iter()
-        .map(|row| {
-            let is_over = is_over(&row);
-            (row, is_over)
-        })
-        .collect();
     let text = match shell.options.json {
         true => String::new(),
-        false => tree.text(shell, &args.thread, &document) + &steering_text(&said),
+        false => tree.text(shell, &args.thread, &document) + &steering_text(&said, &runs),
     };
     let mut document = serde_json::to_value(&document).unwrap_or_default();
     if let (Some(object), Value::Object(tree)) = (document.as_object_mut(), tree.document()) {
         object.extend(tree.into_iter().filter(|(name, _)| name == "graph" || name == "steps"));
-        object.insert("steering".into(), said.iter().map(|(row, is_over)| steering(row, *is_over)).collect());
+        object.insert("steering".into(), said.iter().map(|row| steering(row, &runs)).collect());
     }
     Ok(Said::new(Exit::Completed, &document, text))
 }
@@ -289,30 +278,31 @@ impl Task {
 }
 
 /// Whether a node was told: what no node read before its run was over is refused.
-fn told(row: &SteeringRow, is_over: bool) -> &'static str {
+fn told(row: &SteeringRow, runs: &[&RunRow]) -> &'static str {
+    let is_over = |run: &RunRow| matches!(run.status, RunStatus::Completed | RunStatus::Cancelled);
     match row.delivered_at {
         Some(_) => "delivered",
-        None if is_over => "refused",
+        None if runs.iter().any(|run| run.run == row.run && is_over(run)) => "refused",
         None => "pending",
     }
 }
 
-fn steering(row: &SteeringRow, is_over: bool) -> Value {
+fn steering(row: &SteeringRow, runs: &[&RunRow]) -> Value {
     json!({
         "id": row.id, "run_id": row.run, "task_id": row.task, "interrupt_id": row.interrupt, "actor": row.actor,
-        "text": row.text, "at": row.at, "status": told(row, is_over), "delivered_at": row.delivered_at,
+        "text": row.text, "at": row.at, "status": told(row, runs), "delivered_at": row.delivered_at,
     })
 }
 
-fn steering_text(said: &[(SteeringRow, bool)]) -> String {
+fn steering_text(said: &[SteeringRow], runs: &[&RunRow]) -> String {
     let mut text = String::new();
-    for (row, is_over) in said {
+    for row in said {
         if text.is_empty() {
             text.push_str("\nsteering\n");
         }
         let by = if row.actor.is_empty() { String::new() } else { format!(" by {}", harmless(&row.actor)) };
         let what = prose::short(&Value::from(row.text.as_str()));
-        let _ = writeln!(text, "    {}  {}{by}: {what}", row.at, told(row, *is_over));
+        let _ = writeln!(text, "    {}  {}{by}: {what}", row.at, told(row, runs));
     }
     text
 }
