@@ -10,6 +10,7 @@ use super::document::{Exit, Said};
 use super::failure::Failure;
 use super::screen::harmless;
 use super::{prose, store, tenant};
+use crate::engine::path_of;
 use crate::model::checkpoint::{
     CheckpointKind, CheckpointRow, Finish, InterruptRow, InterruptState, TaskRow, TaskState,
 };
@@ -158,8 +159,7 @@ fn asked_cells(row: &InterruptRow, namespace: &[String]) -> Vec<String> {
             format!("withdrawn {}{}: {}", left.at, by(&left.by), harmless(&left.reason))
         }
     };
-    let path: Vec<&str> = namespace.iter().map(String::as_str).chain([row.node.as_str()]).collect();
-    let path = path.join("/");
+    let path = path_of(namespace, &row.node);
     let node = match row.kind {
         InterruptKind::Node => path,
         kind => format!("{path} ({})", kind.as_str()),

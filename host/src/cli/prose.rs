@@ -11,7 +11,7 @@ use super::choices::choices;
 use super::document::{Document, Exit, Said};
 use super::failure::Failure;
 use super::screen::{clip, harmless};
-use crate::engine::{Clock, EngineError, Host};
+use crate::engine::{Clock, EngineError, Host, path_of};
 use crate::model::{ErrorRecord, Execution, InterruptKind, PendingInterrupt, RunStatus, ThreadId};
 
 /// Of a payload; `--json` has all of it.
@@ -196,10 +196,9 @@ pub fn questions(shell: &Shell, thread: &ThreadId, pending: &[PendingInterrupt])
 
 pub fn question_text(shell: &Shell, thread: &ThreadId, question: &PendingInterrupt) -> String {
     let asked = &question.interrupt;
-    let path: Vec<&str> =
-        question.namespace.iter().map(String::as_str).chain([asked.node.as_str()]).collect();
+    let path = path_of(&question.namespace, &asked.node);
     let agent = question.agent.as_ref().map(|agent| format!(", of {agent}")).unwrap_or_default();
-    let node = style(harmless(&format!("{}{agent}", path.join("/"))).into_owned()).cyan();
+    let node = style(harmless(&format!("{path}{agent}")).into_owned()).cyan();
     let mut text = match question.kind {
         InterruptKind::Node => format!("\n{node} asks (order {}):\n", asked.order),
         InterruptKind::Before => format!("\nthe graph stops before {node}:\n"),

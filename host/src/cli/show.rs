@@ -12,7 +12,7 @@ use super::document::{Document, Exit, Said};
 use super::failure::Failure;
 use super::screen::harmless;
 use super::{history, prose, store, tenant};
-use crate::engine::Host;
+use crate::engine::{Host, path_of};
 use crate::model::checkpoint::{CheckpointRow, Finish, PlannedTask, RunRow, SteeringRow, TaskRow, TaskState};
 use crate::model::{ErrorRecord, PendingInterrupt, RunId, RunStatus, ThreadId};
 
@@ -128,8 +128,7 @@ impl Tree {
             else {
                 continue;
             };
-            let path = self.run.namespace.iter().map(String::as_str).chain([row.node.as_str()]);
-            found.push((path.collect::<Vec<_>>().join("/"), row.clone()));
+            found.push((path_of(&self.run.namespace, &row.node), row.clone()));
             found.extend(task.child.iter().flat_map(Self::unfinished));
         }
         found

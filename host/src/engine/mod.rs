@@ -49,6 +49,7 @@ pub use http::Egress;
 pub use rewind::Rewind;
 pub use state::{Onward, StateUpdate};
 pub use sweep::Swept;
+pub(crate) use task::path_of;
 pub use threads::WhileRunning;
 pub use trial::{Cost, Trial, Turn};
 pub use upgrade::{Cut, Misfit, Upgrade};
