@@ -105,10 +105,8 @@ impl BareCommit {
 
     fn fresh(&mut self) -> Put {
         self.threads += 1;
-        let ids = self.ids.iter().map(|id| match id[6] >> 4 {
-            7 => Uuid::now_v7(),
-            _ => Uuid::from_u128(random()),
-        });
+        // All begin with the time, as those of the product do.
+        let ids = self.ids.iter().map(|_| Uuid::now_v7());
         Put(self.threads, ids.collect())
     }
 
@@ -169,11 +167,4 @@ async fn connect(path: &Path) -> anyhow::Result<SqliteConnection> {
 
 fn id() -> Vec<u8> {
     Uuid::now_v7().as_bytes().to_vec()
-}
-
-/// Ids that are hashes go by nothing.
-fn random() -> u128 {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).expect("the system has random numbers");
-    u128::from_be_bytes(bytes)
 }

@@ -91,17 +91,17 @@ async fn copy(
     let columns: Vec<String> = (0..ids.len()).map(|at| format!("id{at} BLOB")).collect();
     let table = format!("CREATE TEMP TABLE copies (thread INTEGER, name TEXT, {})", columns.join(", "));
     sqlx::query(AssertSqlSafe(table)).execute(&mut *transaction).await?;
-    // Ids that go by time go by it here too, and lie in the past; the others go by nothing.
+    // Ids begin with a time here too; theirs lies in the past.
     let slots = ids.len();
     let began_ms = now().0 - (count * slots) as i64;
     let fresh: Vec<String> = ids
         .iter()
         .enumerate()
-        .map(|(slot, id)| match id[6] >> 4 {
-            7 => {
-                format!("unhex(printf('%012x7000', {began_ms} + {slots} * n + {slot}) || hex(randomblob(8)))")
-            }
-            _ => "randomblob(16)".to_owned(),
+        .map(|(slot, id)| {
+            let version = id[6] >> 4;
+            format!(
+                "unhex(printf('%012x{version}000', {began_ms} + {slots} * n + {slot}) || hex(randomblob(8)))"
+            )
         })
         .collect();
     let fill = format!(

@@ -49,12 +49,15 @@ pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> 
     // A cycle is two batches and two calls.
     let each = |rates: &[Rate], parts: f64| median(rates.iter().map(|rate| rate.each_s / parts));
     let (of_rows, of_groups, of_calls) = (each(&batches, 2.0), each(&groups, 1.0), each(&calls, 2.0));
+    // On the same processors, one after the other: what both together leave.
+    let of_both = 1.0 / (1.0 / of_groups + 1.0 / of_calls);
     let of_product = || rates.iter().map(|rate| rate.each_s);
     report.title(format!("{THREADS} threads at once ({done} cycles of start, pause, answer, completion)"));
     let rows = [
         ("cycles a second; raw: bare group commits of the same rows", of_groups),
         ("cycles a second; raw: bare group commits of 3 rows", of_rows),
         ("cycles a second; raw: bare calls on all cores", of_calls),
+        ("cycles a second; raw: bare group commits and bare calls in turn", of_both),
     ];
     for (name, raw) in rows {
         report.add(Row::rate(name, of_product(), raw).on_page());
@@ -87,6 +90,7 @@ pub async fn measure(bench: &mut Bench, amount: Amount, report: &mut Report) -> 
                 Bar::of("start, pause, answer, completion", median(of_product())),
                 Bar::raw("bare group commits of the same rows", of_groups),
                 Bar::raw("bare calls on all cores", of_calls),
+                Bar::raw("both in turn", of_both),
             ],
         }],
     });

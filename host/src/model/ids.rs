@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use uuid::Uuid;
+use uuid::{Uuid, Version};
 
 /// The text is no id or name of the kind that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -76,21 +76,51 @@ uuid_id!(
     InstructionId, "instruction id"
 );
 
-/// Ids that are not derived: in time order, so that rows that are written together lie together.
-macro_rules! fresh_id {
-    ($($name:ident),*) => { $(impl $name {
-        pub fn fresh() -> Self { Self(Uuid::now_v7()) }
-    })* };
+// Every id begins with a time: its own, or that of the boundary it hangs on (`derived`). An index of ids so grows
+// at its end whoever writes, and a commit touches few pages of it.
+
+impl RunId {
+    /// A root run's.
+    pub fn fresh() -> Self {
+        Self(Uuid::now_v7())
+    }
 }
-fresh_id!(RunId, CheckpointId, InstructionId);
+
+impl InstructionId {
+    pub fn fresh() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl CheckpointId {
+    /// In time order. As a version 7, and marked as one whose tasks' ids begin as it does.
+    pub fn fresh() -> Self {
+        Self(Uuid::new_v8(Uuid::now_v7().into_bytes()))
+    }
+}
 
 /// The namespace of all ids that are derived from others.
 const DERIVED: Uuid = Uuid::from_u128(0x3b1f_5c62_7a04_4c59_9d1e_08f2_6c7a_90d5);
 
+/// The milliseconds that an id of version 7 or 8 begins with.
+const TIME_BYTES: usize = 6;
+
+/// A hash of the name, the same whenever it is derived, behind the time that `from` begins with. An id of another
+/// version is one of an earlier build, which named what hangs on it by the hash alone; its rows are still there.
+fn derived(from: Uuid, name: &str) -> Uuid {
+    let hash = Uuid::new_v5(&DERIVED, name.as_bytes());
+    if from.get_version() != Some(Version::Custom) {
+        return hash;
+    }
+    let mut bytes = hash.into_bytes();
+    bytes[..TIME_BYTES].copy_from_slice(&from.as_bytes()[..TIME_BYTES]);
+    Uuid::new_v8(bytes)
+}
+
 impl TaskId {
     /// The same for every attempt, whatever pauses come between: it hangs on the boundary alone.
     pub fn derive(boundary: CheckpointId, index: usize, node: &NodeId) -> Self {
-        Self(Uuid::new_v5(&DERIVED, format!("task/{boundary}/{index}/{node}").as_bytes()))
+        Self(derived(boundary.0, &format!("task/{boundary}/{index}/{node}")))
     }
 }
 
@@ -98,7 +128,7 @@ impl RunId {
     /// A child run's, by the task that starts it and how often the task was begun anew: started again after
     /// a crash, it is the same run.
     pub fn derive(task: TaskId, generation: u32) -> Self {
-        Self(Uuid::new_v5(&DERIVED, format!("run/{task}/{generation}").as_bytes()))
+        Self(derived(task.0, &format!("run/{task}/{generation}")))
     }
 }
 
@@ -106,8 +136,7 @@ impl InterruptId {
     /// `order` is the node's own count for its own questions, and the journal's index for the host's;
     /// `time` counts those from 0 that the host asks about one entry.
     pub fn derive(task: TaskId, kind: &str, (order, time): (usize, usize), generation: u32) -> Self {
-        let name = format!("interrupt/{task}/{kind}/{order}/{time}/{generation}");
-        Self(Uuid::new_v5(&DERIVED, name.as_bytes()))
+        Self(derived(task.0, &format!("interrupt/{task}/{kind}/{order}/{time}/{generation}")))
     }
 }
 
@@ -287,6 +316,35 @@ mod tests {
         let digest = Digest::of(b"holdpoint");
         assert_eq!(digest.to_string().parse::<Digest>().unwrap(), digest);
         assert!("sha256:12".parse::<Digest>().is_err());
+    }
+
+    #[test]
+    fn what_hangs_on_a_boundary_lies_where_it_does() {
+        let node = NodeId::parse("n").unwrap();
+        let boundary = CheckpointId::fresh();
+        let [task, other] = [0, 1].map(|index| TaskId::derive(boundary, index, &node));
+        let run = RunId::derive(task, 0);
+        let question = InterruptId::derive(task, "node", (0, 0), 0);
+        for id in [task.0, other.0, run.0, question.0] {
+            assert_eq!(id.as_bytes()[..TIME_BYTES], boundary.0.as_bytes()[..TIME_BYTES]);
+            assert_eq!(id.get_version(), Some(Version::Custom));
+        }
+        assert_ne!(task, other);
+        assert_eq!(task, TaskId::derive(boundary, 0, &node));
+        assert!(boundary < CheckpointId::fresh());
+    }
+
+    /// A database of an earlier build has these ids in its rows.
+    #[test]
+    fn what_hangs_on_an_earlier_builds_boundary_keeps_its_id() {
+        let boundary: CheckpointId = "0198f0c0-0000-7000-8000-000000000000".parse().unwrap();
+        let task = TaskId::derive(boundary, 0, &NodeId::parse("n").unwrap());
+        assert_eq!(task.to_string(), "06bf5ce1-7624-5207-8533-6e8b22749f8f");
+        assert_eq!(RunId::derive(task, 0).to_string(), "5e90fbc4-8c89-5b24-b9f8-f63fc93fe7f0");
+        assert_eq!(
+            InterruptId::derive(task, "node", (0, 0), 0).to_string(),
+            "d3aba3d7-027f-5803-81f4-8e07cf8f8451"
+        );
     }
 
     #[test]
