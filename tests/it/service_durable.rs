@@ -258,6 +258,13 @@ async fn keys_are_made_on_the_command_line_and_count_while_the_service_runs() {
     assert!(!listed.to_string().contains(key.rsplit('_').next().unwrap()));
     holdpoint(&["key", "revoke", "--tenant", "acme", made["key_id"].as_str().unwrap()]);
     maria.post("/threads", json!({})).await.is(401);
+
+    let scope = ["--scope", "answer", "--only-node", "approve", "--only-graph", "refund"];
+    holdpoint(&[&["key", "create", "--tenant", "acme", "--name", "inbox"], scope.as_slice()].concat());
+    let mut command = std::process::Command::new(binary());
+    command.current_dir(process.dir.path()).args(["key", "list", "--tenant", "acme", "--db", "s.db"]);
+    let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert!(text.contains("graph refund, node approve"), "{text}");
 }
 
 /// Somebody else holds the database for longer than the store waits: what was taken before is not over, and is done

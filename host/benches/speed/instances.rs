@@ -2,12 +2,17 @@
 //! measured where it is compiled in: `cargo bench -p holdpoint --bench speed --features pooling -- instances`,
 //! which builds wasmtime once more.
 
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
 use crate::amount::Amount;
 use crate::bare_call::{Allocation, BareCall, Image};
 use crate::report::{Report, Row};
 use crate::samples::Samples;
 use crate::{machine, node};
 
+const CROWDED: Duration = Duration::from_millis(100);
 /// At once, while their memory is looked at.
 const LIVE: usize = 64;
 
@@ -15,6 +20,8 @@ struct Setting {
     name: &'static str,
     call: BareCall,
     calls: Samples,
+    /// The same, while all cores do it.
+    crowded: Samples,
     live_bytes: u64,
 }
 
@@ -44,7 +51,13 @@ pub async fn measure(amount: Amount, report: &mut Report) -> anyhow::Result<()> 
     for (name, allocation, image) in settings {
         let call = BareCall::new(&bytes, allocation, image).map_err(anyhow::Error::msg)?;
         let live_bytes = live_bytes(&call).await?;
-        measured.push(Setting { name, call, calls: Samples::default(), live_bytes });
+        measured.push(Setting {
+            name,
+            call,
+            calls: Samples::default(),
+            crowded: Samples::default(),
+            live_bytes,
+        });
     }
     for i in amount.turns(amount.cycles) {
         // Each is sometimes the first after whatever else went on.
@@ -54,6 +67,11 @@ pub async fn measure(amount: Amount, report: &mut Report) -> anyhow::Result<()> 
             calls.time(call.call()).await?;
         }
     }
+    for _ in amount.turns(amount.rounds) {
+        for setting in &mut measured {
+            crowded(setting).await?;
+        }
+    }
 
     report.title("A fresh instance, called up to its question, by wasmtime alone; raw is the first");
     let first = measured[0].calls.p50();
@@ -61,9 +79,35 @@ pub async fn measure(amount: Amount, report: &mut Report) -> anyhow::Result<()> 
         let row = Row::times(format!("instance: {}", setting.name), &mut setting.calls).raw(first);
         report.add(row.on_page());
     }
+    let first = measured[0].crowded.p50();
+    for setting in &mut measured {
+        let name = format!("instance, on all cores at once: {}", setting.name);
+        report.add(Row::times(name, &mut setting.crowded).raw(first).on_page());
+    }
     for setting in &measured {
         let name = format!("instance: resident, {}", setting.name);
         report.add(Row::value(name, setting.live_bytes as f64, "bytes"));
+    }
+    Ok(())
+}
+
+/// Instances of one process share what maps its memory.
+async fn crowded(setting: &mut Setting) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let mut workers = JoinSet::new();
+    for _ in 0..machine::cores() {
+        let call = setting.call.clone();
+        workers.spawn(async move {
+            let mut calls = Samples::default();
+            while began.elapsed() < CROWDED {
+                calls.time(call.call()).await?;
+            }
+            Ok(calls)
+        });
+    }
+    for calls in workers.join_all().await {
+        let calls: anyhow::Result<Samples> = calls;
+        setting.crowded.extend(calls?);
     }
     Ok(())
 }

@@ -150,12 +150,12 @@ async fn list(tenant: &TenantId, store: &crate::store::Store, now: Timestamp) ->
         .iter()
         .map(|row| {
             let name = super::screen::harmless(&row.name).into_owned();
-            vec![row.key.to_string(), name, scopes(row).join(" "), counts(row, now)]
+            vec![row.key.to_string(), name, scopes(row).join(" "), only_for(&row.only_for), counts(row, now)]
         })
         .collect();
     let text = match rows.is_empty() {
         true => format!("tenant {tenant} has no keys\n"),
-        false => prose::table(&["KEY", "NAME", "FOR", "COUNTS"], &rows),
+        false => prose::table(&["KEY", "NAME", "FOR", "ONLY", "COUNTS"], &rows),
     };
     let keys: Vec<Value> = keys.iter().map(document).collect();
     Ok(Said::new(Exit::Completed, &json!({ "tenant": tenant, "keys": keys }), text))
@@ -172,6 +172,12 @@ async fn revoke(args: &RevokeArgs, store: &crate::store::Store, now: Timestamp) 
 
 fn scopes(row: &KeyRow) -> Vec<String> {
     row.scopes.iter().map(|scope| format!("{scope:?}").to_lowercase()).collect()
+}
+
+fn only_for(only: &OnlyFor) -> String {
+    let kinds = [("graph", &only.graphs), ("node", &only.nodes), ("agent", &only.agents)];
+    let named = kinds.iter().flat_map(|(kind, names)| names.iter().map(move |name| format!("{kind} {name}")));
+    super::screen::harmless(&named.collect::<Vec<_>>().join(", ")).into_owned()
 }
 
 fn counts(row: &KeyRow, now: Timestamp) -> String {
