@@ -47,14 +47,14 @@ fn names(body: &Value, limit: &str, value: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_comes_a_byte_now_and_then_is_not_waited_for() {
-    let bounds = ServeSettings { body_ms: 400, upload_ms: 500, ..settings() };
+    let bounds = ServeSettings { body_ms: 1_000, upload_ms: 2_000, ..settings() };
     let served = Served::start(bounds).await;
     served.caller().scripted(&["n"]).await;
     for (method, path, kind, limit, ms) in [
-        ("POST", "/threads", "application/json", "body_ms", 400),
-        ("POST", "/threads/t/runs/wait", "application/json", "body_ms", 400),
-        ("POST", "/runs/stream", "application/json", "body_ms", 400),
-        ("PUT", "/components", "application/wasm", "upload_ms", 500),
+        ("POST", "/threads", "application/json", "body_ms", 1_000),
+        ("POST", "/threads/t/runs/wait", "application/json", "body_ms", 1_000),
+        ("POST", "/runs/stream", "application/json", "body_ms", 1_000),
+        ("PUT", "/components", "application/wasm", "upload_ms", 2_000),
     ] {
         for how in ["content-length: 100000", "transfer-encoding: chunked"] {
             let address = served.url.strip_prefix("http://").unwrap();
@@ -252,7 +252,7 @@ async fn one_tenant_cannot_take_all_the_room_there_is_for_requests_and_streams()
 /// A connection whose other end takes nothing is not kept, whatever it was to be sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_reads_nothing_is_not_kept() {
-    let served = Served::start(ServeSettings { request_ms: 500, ..settings() }).await;
+    let served = Served::start(ServeSettings { request_ms: 1_500, ..settings() }).await;
     let caller = served.caller();
     let mut socket = TcpStream::connect(served.url.strip_prefix("http://").unwrap()).await.unwrap();
     // More answers than there is room for on the way.

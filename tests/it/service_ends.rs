@@ -80,7 +80,7 @@ async fn a_second_sigterm_ends_it_at_once_and_the_next_start_goes_on() {
 /// Slow by a byte now and then, or silent from the first: none is kept for longer than a request may take.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_does_not_say_what_it_wants_is_ended() {
-    let served = Served::start(holdpoint::server::ServeSettings { request_ms: 500, ..settings() }).await;
+    let served = Served::start(holdpoint::server::ServeSettings { request_ms: 1_500, ..settings() }).await;
     let address = served.url.strip_prefix("http://").unwrap().to_owned();
     for (what, first, piece) in [
         ("silent", "", ""),
