@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use cpu_time::ThreadTime;
 
 use super::attempt::Outside;
 
@@ -48,7 +48,7 @@ impl Drop for Bill {
     }
 }
 
-/// Of this thread, since it began.
+/// Of this thread, since it began. By the C library, and so under valgrind as well.
 fn processor_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+    ThreadTime::try_now().map(|time| time.as_duration()).unwrap_or_default()
 }
