@@ -77,6 +77,17 @@ fn thousands(number: usize) -> String {
     groups.join(",")
 }
 
+/// What the rows of a database say: their columns' bytes, without indexes, pages and what is free in them.
+async fn said_bytes(db: &Path) -> anyhow::Result<u64> {
+    let options = SqliteConnectOptions::new().filename(db).disable_statement_logging();
+    let mut connection = options.connect().await?;
+    let sum = "SELECT sum(payload) FROM dbstat WHERE aggregate = TRUE \
+        AND name IN (SELECT name FROM sqlite_schema WHERE type = 'table')";
+    let said: i64 = sqlx::query_scalar(sum).fetch_one(&mut connection).await?;
+    connection.close().await?;
+    Ok(u64::try_from(said)?)
+}
+
 /// What a database holds, what waits in its log included.
 async fn stored_bytes(db: &Path) -> anyhow::Result<u64> {
     let options = SqliteConnectOptions::new().filename(db).disable_statement_logging();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sqlx::Connection as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 
-use super::{Line, show, stored_bytes, thousands};
+use super::{Line, said_bytes, show, stored_bytes, thousands};
 use crate::amount::Amount;
 use crate::report::{Report, Row};
 use crate::samples::Samples;
@@ -32,9 +32,10 @@ pub async fn measure(page: &Page, amount: Amount, report: &mut Report) -> anyhow
     let mut bytes = Vec::new();
     for steps in amount.steps.iter().copied().filter(|steps| *steps >= SHORT) {
         report.progress(format!("a thread goes through {} steps", thousands(steps)));
-        let before = stored_bytes(&db).await?;
+        let (stored, said) = (stored_bytes(&db).await?, said_bytes(&db).await?);
         Thread::new(format!("t{steps}")).run(&graph, steps).await?;
-        bytes.push((steps, (stored_bytes(&db).await? - before) as f64 / steps as f64));
+        let each = |now: u64, before: u64| (now - before) as f64 / steps as f64;
+        bytes.push((steps, each(stored_bytes(&db).await?, stored), each(said_bytes(&db).await?, said)));
     }
 
     let mut step = Line::new("a step", amount.steps);
@@ -58,9 +59,12 @@ pub async fn measure(page: &Page, amount: Amount, report: &mut Report) -> anyhow
     }
     let sizes = ("By the steps that the thread has behind it", "steps");
     show(report, sizes, |steps| format!("{} steps", thousands(steps)), &mut [start, resume, step]);
-    for (steps, each) in bytes {
-        let name = format!("stored by a step of 1 KB, {} steps; raw: the 1 KB", thousands(steps));
-        report.add(Row::value(name, each, "bytes").raw(ADDED_BYTES as f64).on_page());
+    for (steps, stored, said) in bytes {
+        let raws = [("the 1 KB", ADDED_BYTES as f64), ("the 1 KB, a counter, its checkpoint and task", said)];
+        for (raw, bytes) in raws {
+            let name = format!("stored by a step of 1 KB, {} steps; raw: {raw}", thousands(steps));
+            report.add(Row::value(name, stored, "bytes").raw(bytes).on_page());
+        }
     }
     host.close().await;
     compared(page, report).await
