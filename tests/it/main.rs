@@ -73,3 +73,4 @@ mod service_tenants;
 mod service_own;
 mod service_document;
 mod service_webhooks;
+mod ways_out;

@@ -2,6 +2,7 @@
 
 use super::build::BuildError;
 use super::document::Exit;
+use super::way_out;
 use crate::engine::EngineError;
 use crate::model::{ErrorRecord, Kind};
 use crate::sandbox::SandboxError;
@@ -9,7 +10,7 @@ use crate::store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    #[error(transparent)]
+    #[error("{}", way_out::said(.0))]
     Engine(#[from] EngineError),
     /// An argument, or what it names, is not what it must be.
     #[error("{}", .0.message)]
@@ -53,7 +54,7 @@ impl Failure {
     pub fn record(&self) -> ErrorRecord {
         let kind = match self {
             Self::Engine(EngineError::Sandbox(SandboxError::Invalid(_))) => Kind::Invalid,
-            Self::Engine(error) => return error.record(),
+            Self::Engine(error) => return way_out::told(error.record()),
             Self::Argument(error) => return error.clone(),
             Self::Build(_) => Kind::Invalid,
             Self::NotThere(_) => Kind::NotFound,

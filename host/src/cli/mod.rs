@@ -45,6 +45,7 @@ mod screen;
 mod spans;
 mod secrets;
 mod stop;
+mod way_out;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -51,7 +51,7 @@ impl FromRequestParts<Shared> for Caller {
                 (tenant, Some((row.name, row.scopes, row.only_for)))
             }
             None if service.settings.needs_keys => {
-                let what = "a key is needed: x-api-key, or Authorization: Bearer (holdpoint key create)";
+                let what = "a key is needed (x-api-key, or Authorization: Bearer); whoever runs the service makes one";
                 return Err(unknown(what));
             }
             None => {

@@ -11,6 +11,7 @@ mod caller;
 pub mod keys;
 mod quotas;
 mod problem;
+mod way_out;
 mod body;
 mod shapes;
 mod assistants;

@@ -373,7 +373,7 @@ pub(in crate::engine) fn same_settings(slot: &mut Slot, present: i64) -> Result<
     }
     let what = format!(
         "node {} was begun under other determinism settings than this host has; go on with a host that has those, or \
-         have the task begin anew (holdpoint upgrade --cut {}:0)",
+         have the task begin anew, by an upgrade that cuts the journal of {} at 0",
         slot.row.node, slot.row.task
     );
     Err(ErrorRecord::new(Kind::EngineMismatch, what))
