@@ -2,6 +2,7 @@
 
 use super::build::BuildError;
 use super::document::Exit;
+use super::service::ServiceError;
 use super::way_out;
 use crate::engine::EngineError;
 use crate::model::{ErrorRecord, Kind};
@@ -20,6 +21,8 @@ pub enum Failure {
     NotThere(String),
     #[error(transparent)]
     Build(#[from] BuildError),
+    #[error(transparent)]
+    Service(#[from] ServiceError),
     /// Told to stop, with no run to go on with.
     #[error("{0}")]
     Stopped(&'static str),
@@ -46,6 +49,7 @@ impl Failure {
             Self::NotThere(_) => Exit::Refused,
             Self::Build(error) if error.is_misuse() => Exit::Usage,
             Self::Build(_) => Exit::Failed,
+            Self::Service(error) => error.exit(),
             Self::Stopped(_) => Exit::Stopped,
             Self::Host(_) => Exit::Failed,
         }
@@ -56,6 +60,7 @@ impl Failure {
             Self::Engine(EngineError::Sandbox(SandboxError::Invalid(_))) => Kind::Invalid,
             Self::Engine(error) => return way_out::told(error.record()),
             Self::Argument(error) => return error.clone(),
+            Self::Service(error) => return error.record(),
             Self::Build(_) => Kind::Invalid,
             Self::NotThere(_) => Kind::NotFound,
             Self::Stopped(_) => Kind::Busy,

@@ -34,6 +34,7 @@ mod metrics;
 mod health;
 pub mod comments;
 
+pub use health::SERVICE;
 pub use quotas::Quotas;
 pub use service::{ServeSettings, Service, Shared};
 
