@@ -402,6 +402,20 @@ async fn a_key_is_asked_for_and_must_be_for_deploying() {
     assert_eq!(caller.get("/graphs").await.is(200).as_array().unwrap().len(), 1);
 }
 
+/// The answer comes before all of what is sent is read, and must not be lost with what is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_while_it_is_sent_is_said_all_the_same() {
+    let served = Served::start(ServeSettings { needs_keys: true, ..settings() }).await;
+    let runs = served.key("acme", &[Scope::Run]).await;
+    let large = vec![0; 32 << 20];
+    for _ in 0..20 {
+        let request = runs.request(reqwest::Method::PUT, "/components").body(large.clone());
+        let said = runs.send(request).await.is(403);
+        assert_eq!(said["error"]["scopes"], json!(["deploy"]), "{said}");
+    }
+    served.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_not_sent_in_the_clear_to_another_machine_and_is_no_argument() {
     let dir = tempfile::tempdir().unwrap();
