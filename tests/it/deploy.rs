@@ -165,6 +165,13 @@ async fn a_graph_below_goes_first_and_the_one_above_has_it_by_its_digest() {
     let asked = caller.get("/interrupts?thread_id=t").await.is(200);
     assert_eq!((&asked[0]["namespace"], &asked[0]["agent"]), (&json!(["s"]), &json!("scout")));
 
+    // What its nodes would have and are not given is said of each graph.
+    let said = deploy(dir.path(), &caller.url, None, &args[..3]).await.out;
+    for (name, of) in [("desk", &document), ("child", &document["subgraphs"][0])] {
+        let withheld = of["withheld"][0].as_str().unwrap();
+        assert!(said.contains(&format!("\nnote: {name}: {withheld}\n")), "{said}");
+    }
+
     // Only the child is another one: so is the graph above it, then.
     graph(dir.path(), "child.toml", "child", &[("y", &script), ("z", &script)]);
     let again = deploy(dir.path(), &caller.url, None, &args).await.document(0);

@@ -174,8 +174,10 @@ fn text(graph: &Deployed, below: &[Deployed], next: &Next) -> String {
         let name = harmless(&below.name);
         text.push_str(&format!("    subgraph   {name}  version {}  {}\n", below.version, below.digest));
     }
-    for withheld in &graph.withheld {
-        text.push_str(&format!("note: {}\n", harmless(withheld)));
+    for of in below.iter().chain([graph]) {
+        for withheld in &of.withheld {
+            text.push_str(&format!("note: {}: {}\n", harmless(&of.name), harmless(withheld)));
+        }
     }
     text.push_str(&format!("\nstart a run with\n    {}\n", harmless(&next.command)));
     text

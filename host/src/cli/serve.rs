@@ -21,6 +21,7 @@ SIGTERM or Ctrl-C ends it: no more requests are taken, what runs may go on for a
 then is kept and goes on with the next start. A second signal ends it at once, which loses nothing either.
 
     holdpoint serve --listen 127.0.0.1:2024
+    holdpoint deploy graph.toml
     holdpoint key create --tenant acme --name ci --scope deploy --scope run
     holdpoint serve --listen 0.0.0.0:2024 --db /var/lib/holdpoint/holdpoint.db";
 

@@ -28,7 +28,9 @@ fn command(way: &WayOut) -> String {
             format!("`holdpoint history --thread {thread}` lists those that there are")
         }
         WayOut::Fork { thread, checkpoint } => {
-            format!("to go on from there: holdpoint fork --thread {thread} --checkpoint {checkpoint} --to NEW")
+            format!(
+                "to go on from there: holdpoint fork --thread {thread} --checkpoint {checkpoint} --to NEW"
+            )
         }
         WayOut::ForkEarlier { thread } => {
             format!("or fork an earlier checkpoint (holdpoint history --thread {thread})")
@@ -37,12 +39,15 @@ fn command(way: &WayOut) -> String {
             format!("`holdpoint continue --thread {thread}` goes on with it, also where its process died")
         }
         WayOut::Queue => {
-            "new input can wait for its end or take its place (holdpoint run --if-busy enqueue, or supersede)".into()
+            "new input can wait for its end or take its place (holdpoint run --if-busy enqueue, or supersede)"
+                .into()
         }
         WayOut::DeleteRunning => "or delete it all the same (--force)".into(),
-        WayOut::CutJournal => {
-            "to have a task begin anew from an entry of its journal, cut it there (holdpoint upgrade --cut TASK:ENTRY)"
-                .into()
+        WayOut::CutJournal { task } => {
+            let at = task.map_or_else(|| "TASK:ENTRY".to_owned(), |task| format!("{task}:0"));
+            format!(
+                "to have a task begin anew from an entry of its journal, cut it there (holdpoint upgrade --cut {at})"
+            )
         }
         WayOut::Install => "`holdpoint install FILE` installs one".into(),
         WayOut::Build => "`holdpoint build` makes one of a node's source".into(),

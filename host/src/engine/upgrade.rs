@@ -86,8 +86,8 @@ impl OnIdle for Change {
                 return Ok(Err(ErrorRecord::new(Kind::NotFound, what)));
             }
             if !tried.misfits.is_empty() {
-                let error =
-                    ErrorRecord::new(Kind::Diverged, told(&tried.misfits)).way_out(WayOut::CutJournal);
+                let error = ErrorRecord::new(Kind::Diverged, told(&tried.misfits))
+                    .way_out(WayOut::CutJournal { task: None });
                 let tasks = tried.misfits.iter().map(
                     |misfit| json!({ "node": misfit.node, "task_id": misfit.task, "error": misfit.error }),
                 );

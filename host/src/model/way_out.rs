@@ -1,7 +1,7 @@
 //! What there is to do about a refusal, as a thing and not in words: the command line has a command for it, HTTP a
 //! route, and an embedder a call. So a message names none of them, and whoever shows it says the way in their words.
 
-use super::ids::{CheckpointId, ThreadId};
+use super::ids::{CheckpointId, TaskId, ThreadId};
 
 /// What whoever was refused can do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub enum WayOut {
     Queue,
     /// Delete the thread though it runs.
     DeleteRunning,
-    /// Have a task begin anew from an entry of its journal.
-    CutJournal,
+    /// Have a task begin anew from an entry of its journal, or this one from the first.
+    CutJournal { task: Option<TaskId> },
     /// Install a component, so that its digest names one.
     Install,
     /// Build a component from a node's source.

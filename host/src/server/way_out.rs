@@ -31,7 +31,7 @@ fn request(way: &WayOut) -> Option<String> {
             "new input can wait for its end or take its place (multitask_strategy: enqueue, interrupt or rollback)"
                 .into()
         }
-        WayOut::CutJournal => {
+        WayOut::CutJournal { .. } => {
             "to have a task begin anew from an entry of its journal, cut it there (cuts of the upgrade)".into()
         }
         WayOut::Install => "PUT /components installs one".into(),
