@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use holdpoint::engine::Clock;
-use holdpoint::model::Kind;
+use holdpoint::model::{Kind, WayOut};
 use holdpoint::{Command, Graph, ResumeTarget};
 use serde_json::json;
 
@@ -137,7 +137,8 @@ async fn i60_a_value_beside_an_expired_question_goes_to_no_other() {
     now.store(START_MS + 1_000, Ordering::SeqCst);
     let refusal = refused(graph.resume(on("t"), Command::resume("yes")).await);
     assert_eq!((refusal.error.kind, refusal.pending.len()), (Kind::Stale, 2));
-    assert!(refusal.error.message.contains("holdpoint continue"), "{}", refusal.error.message);
+    let goes_on = WayOut::Continue { thread: "t".parse().unwrap() };
+    assert_eq!(refusal.error.ways_out, [goes_on], "{refusal}");
     // By its id it is clear which is meant.
     let target = ResumeTarget::run(asked[1].run_path[0]).interrupt(asked[1].interrupt.id);
     completed(graph.resume_targeted(target, Command::resume("yes")).await.unwrap());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdpoint::model::checkpoint::{CheckpointRow, EffectScope, EffectState};
-use holdpoint::model::{EffectMode, Kind, TenantId};
+use holdpoint::model::{EffectMode, Kind, TenantId, WayOut};
 use holdpoint::{Command, Execution, Graph, GraphSpec, Host, NodeSpec};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -84,8 +84,8 @@ async fn i54_an_old_checkpoint_is_refused_and_forked_on_request() {
 
     let stale = refused(graph.resume(on("t"), Command::resume("x").expecting(old)).await);
     assert_eq!((stale.error.kind, stale.checkpoint_id), (Kind::Stale, stands.0.checkpoint_id));
-    let way_out = format!("holdpoint fork --thread t --checkpoint {old} --to NEW");
-    assert!(stale.error.message.contains(&way_out), "{stale}");
+    let way_out = WayOut::Fork { thread: "t".parse().unwrap(), checkpoint: old };
+    assert_eq!(stale.error.ways_out, [way_out], "{stale}");
 
     let fork = paused(host.fork(on("t"), Some(old), "u".parse().unwrap()).await.unwrap());
     assert_eq!(fork[0].interrupt.payload, json!(1), "at the first question again");
@@ -386,7 +386,8 @@ async fn i59_what_is_no_checkpoint_of_the_thread_is_never_the_latest() {
     for at in [theirs, nowhere] {
         let refusal = refused(host.fork(on("t"), Some(at), "u".parse().unwrap()).await);
         assert_eq!(refusal.error.kind, Kind::NotFound);
-        assert!(refusal.error.message.contains("holdpoint history --thread t"), "{refusal}");
+        let way_out = WayOut::Checkpoints { thread: "t".parse().unwrap() };
+        assert_eq!(refusal.error.ways_out, [way_out], "{refusal}");
         assert_eq!(refused(host.execution(on("u")).await).error.kind, Kind::NotFound, "nothing was made");
     }
 }

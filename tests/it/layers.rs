@@ -25,8 +25,8 @@ const AT_HOME: [(&str, &[&str]); 15] = [
     ("axum", &["server/"]),
     ("StatusCode", &["server/"]),
     ("clap", &["cli/"]),
-    // Spans go out on a way of their own, also while the engine ends.
-    ("reqwest", &["engine/", "cli/spans.rs"]),
+    // Spans go out on a way of their own, also while the engine ends; to deploy is to call another process's service.
+    ("reqwest", &["engine/", "cli/spans.rs", "cli/service.rs"]),
     ("opentelemetry", &["cli/spans.rs"]),
     // One place, where the host loads what it compiled itself.
     ("unsafe", &["sandbox/artifacts.rs"]),
@@ -129,6 +129,42 @@ fn named(words: &[(String, usize)]) -> Vec<(String, usize)> {
     named
 }
 
+/// What this source may say: its texts, without what documents it.
+fn texts(tokens: TokenStream, found: &mut Vec<String>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => {
+                let is_attribute = at > 0 && tokens[at - 1].to_string() == "#";
+                let first = group.stream().into_iter().next().map(|first| first.to_string());
+                if !(is_attribute && first.as_deref() == Some("doc")) {
+                    texts(group.stream(), found);
+                }
+            }
+            TokenTree::Literal(literal) => found.push(literal.to_string()),
+            _ => {}
+        }
+    }
+}
+
+/// Texts below the command line that name its commands or options: over HTTP, nobody can type them.
+fn typed(path: &str, text: &str, commands: &[String]) -> Vec<String> {
+    let tokens: TokenStream = text.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut found = Vec::new();
+    texts(tokens, &mut found);
+    let is_command = |text: &str| {
+        let behind = text.split("holdpoint ").skip(1);
+        let mut words =
+            behind.map(|rest| rest.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default());
+        words.any(|word| commands.iter().any(|command| command == word))
+    };
+    let is_option = |text: &str| {
+        text.match_indices("--").any(|(at, _)| text[at + 2..].starts_with(|c: char| c.is_ascii_lowercase()))
+    };
+    found.retain(|text| is_command(text) || is_option(text));
+    found.into_iter().map(|text| format!("{path}: {text} says what to type; see model/way_out.rs")).collect()
+}
+
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -159,6 +195,34 @@ fn each_layer_names_only_those_above_it_and_keeps_its_libraries_to_itself() {
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn what_there_is_to_type_is_said_by_the_command_line_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host/src");
+    let mut commands = Vec::new();
+    for entry in fs::read_dir(root.join("cli")).unwrap() {
+        commands.push(entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned());
+    }
+    assert!(["run", "history", "build"].iter().all(|name| commands.iter().any(|command| command == name)));
+    let mut found = Vec::new();
+    for (layer, _) in LAYERS.iter().filter(|(layer, _)| *layer != "cli") {
+        let mut files = Vec::new();
+        sources(&root.join(layer), &mut files);
+        for file in files {
+            let path = file.strip_prefix(&root).unwrap().display().to_string();
+            found.extend(typed(&path, &fs::read_to_string(&file).unwrap(), &commands));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    let check = |text: &str, is_found: bool| {
+        assert_eq!(typed("engine/a.rs", text, &commands).len(), usize::from(is_found), "{text}");
+    };
+    check("f(\"there is none (holdpoint run)\")", true);
+    check("f(\"there is none; `holdpoint history --thread t` lists them\")", true);
+    check("f(\"closed (--egress x)\")", true);
+    check("#[error(\"use `holdpoint build`\")] struct X;", true);
+    check("/// See `holdpoint run --json`.\nfn f() { g(\"a -- b, holdpoint of old\") }", false);
 }
 
 #[test]

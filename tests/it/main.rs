@@ -73,3 +73,5 @@ mod service_tenants;
 mod service_own;
 mod service_document;
 mod service_webhooks;
+mod deploy;
+mod ways_out;

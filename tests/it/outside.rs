@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use holdpoint::model::{EffectMode, EffectSpec, HttpSpec, Kind, Limits};
+use holdpoint::model::{EffectMode, EffectSpec, HttpSpec, Kind, Limits, WayOut};
 use holdpoint::{Command, EffectFailure, EngineError, GraphSpec, RunStatus};
 use serde_json::{Value, json};
 
@@ -88,7 +88,8 @@ async fn s28_a_graph_reaches_only_what_the_operator_opened() {
         let refused = host.compile(&sends_to(&format!("http://{address}:{port}/"))).await;
         let Err(EngineError::Refused(refused)) = refused.map(|_| ()) else { panic!("{address}") };
         assert_eq!(refused.error.kind, Kind::Denied);
-        assert!(refused.error.message.contains("--egress"), "{}", refused.error.message);
+        assert!(refused.error.message.contains("has not opened it"), "{}", refused.error.message);
+        assert!(matches!(&refused.error.ways_out[..], [WayOut::Open { .. }]), "{address}");
     }
     // A name that leads inside is refused when it is resolved for the connection.
     let graph = host.compile(&sends_to(&format!("http://localhost:{port}/"))).await.unwrap();

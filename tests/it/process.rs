@@ -127,7 +127,7 @@ pub struct Service {
 }
 
 impl Service {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let received: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
         let (silent_at, came): (Arc<AtomicUsize>, Arc<Notify>) = Default::default();
         let (taken, silent, notify) = (received.clone(), silent_at.clone(), came.clone());

@@ -125,7 +125,7 @@ async fn a_graph_that_cannot_run_is_refused_by_place_and_with_what_there_is() {
             "not installed",
             with(NodeSpec::component(&absent)),
             Kind::NotFound,
-            &["nodes.n.component", &absent, "holdpoint install"],
+            &["nodes.n.component", &absent, "is not installed"],
         ),
     ] {
         check(what, host.compile(&spec).await, kind, words);
@@ -139,13 +139,9 @@ async fn s16_what_is_no_node_is_refused_at_install_by_name() {
     let importing = |imports: &str| around(imports, "", &module("", "(i32.const 0)"));
     for (what, bytes, words) in [
         ("nothing", vec![], &["an empty file"][..]),
-        ("an image", b"\x89PNG\r\n\x1a\n0000".to_vec(), &["an image (PNG)", "holdpoint build"]),
-        ("a graph", b"name = 'g'\n".to_vec(), &["a text file", "holdpoint build"]),
-        (
-            "a program",
-            fs::read("/proc/self/exe").unwrap()[..4096].to_vec(),
-            &["a native program", "holdpoint build"],
-        ),
+        ("an image", b"\x89PNG\r\n\x1a\n0000".to_vec(), &["an image (PNG)"]),
+        ("a graph", b"name = 'g'\n".to_vec(), &["a text file"]),
+        ("a program", fs::read("/proc/self/exe").unwrap()[..4096].to_vec(), &["a native program"]),
         ("text", b"(component)".to_vec(), &["WebAssembly text", "binary"]),
         ("a core module", wat("(module)"), &["core WebAssembly module", "wasm-tools component new"]),
         (
@@ -279,14 +275,14 @@ async fn a_thread_run_or_interrupt_that_is_not_there_is_refused_and_says_what_is
     let host = world.host().await;
     let graph = host.compile(&scripted(&["n"])).await.unwrap();
     let yes = || Command::resume("yes");
-    let missing = &["there is no thread nobody", "holdpoint threads"][..];
+    let missing = &["there is no thread nobody"][..];
     check("resume", graph.resume(on("nobody"), yes()).await, Kind::NotFound, missing);
     check("continue", graph.continue_run(on("nobody")).await, Kind::NotFound, missing);
     check("state", graph.state(on("nobody")).await, Kind::NotFound, missing);
     check("show", host.execution(on("nobody")).await, Kind::NotFound, missing);
 
     let nowhere = ResumeTarget::run("00000000-0000-0000-0000-000000000001".parse().unwrap());
-    let words = &["there is no run 00000000-0000-0000-0000-000000000001", "holdpoint pending"];
+    let words = &["there is no run 00000000-0000-0000-0000-000000000001"];
     check("run", graph.resume_targeted(nowhere, yes()).await, Kind::NotFound, words);
     check(
         "no thread",

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use holdpoint::model::checkpoint::InterruptState;
 use holdpoint::model::ids::InterruptId;
-use holdpoint::model::{Kind, TenantId};
+use holdpoint::model::{Kind, TenantId, WayOut};
 use holdpoint::{Command, Execution, GraphSpec, RunStatus};
 use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection};
@@ -286,8 +286,8 @@ async fn i75_other_determinism_settings_are_an_error_of_their_own_and_use_up_no_
     let error = refused(world.host().await.resume(on("t"), Command::resume("yes")).await).error;
     assert_eq!(error.kind, Kind::EngineMismatch);
     assert!(world.started().is_empty(), "it is not even instantiated");
-    let cut = format!("--cut {}:0", asked[0].interrupt.task_id);
-    assert!(error.message.contains(&cut), "{error}");
+    let cut = WayOut::CutJournal { task: Some(asked[0].interrupt.task_id) };
+    assert_eq!(error.ways_out, [cut], "{error}");
     // Nor does an upgrade to the same component say that it fits.
     let upgrade = holdpoint::engine::Upgrade { cuts: Vec::new(), actor: None };
     let host = world.host().await;

@@ -145,7 +145,7 @@ async fn s28_a_webhook_reaches_only_what_the_operator_opened() {
         "file:///etc/passwd",
     ] {
         let refused = caller.put("/tenants/default", json!({ "webhook": url })).await.is(422);
-        let why = if url.starts_with("file") { "only http: and https:" } else { "--egress" };
+        let why = if url.starts_with("file") { "only http: and https:" } else { "has not opened it" };
         assert!(refused.to_string().contains(why), "{url}: {refused}");
         caller.post("/threads/t/runs/wait", run(url)).await.is(422);
     }

@@ -60,7 +60,7 @@ async fn all(host: &Host) -> Result<Said, Failure> {
             Ok(execution) => (Value::from(execution.status.as_str()), execution.error.clone()),
             Err(error) => {
                 exit = Exit::Failed;
-                (Value::Null, Some(error.record()))
+                (Value::Null, Some(super::way_out::told(error.record())))
             }
         };
         let how = status

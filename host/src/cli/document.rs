@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::screen::harmless;
+use super::way_out;
 use crate::engine::{EngineError, Host};
 use crate::model::{
     CheckpointId, ErrorRecord, Execution, PendingInterrupt, Refused, RunConfig, RunId, RunStatus, ThreadId,
@@ -117,9 +118,10 @@ impl Document {
     /// The pause as the refusal saw it, with the refusal as the error.
     pub fn refused(self, refused: &Refused) -> Self {
         // The document has the latest run and checkpoint; its step goes with the error.
+        let error = way_out::told(refused.error.clone());
         let error = match refused.step {
-            Some(step) => refused.error.clone().with("step", step),
-            None => refused.error.clone(),
+            Some(step) => error.with("step", step),
+            None => error,
         };
         let error = Some(error);
         match refused.run_id {

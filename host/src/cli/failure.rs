@@ -2,6 +2,8 @@
 
 use super::build::BuildError;
 use super::document::Exit;
+use super::service::ServiceError;
+use super::way_out;
 use crate::engine::EngineError;
 use crate::model::{ErrorRecord, Kind};
 use crate::sandbox::SandboxError;
@@ -9,7 +11,7 @@ use crate::store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    #[error(transparent)]
+    #[error("{}", way_out::said(.0))]
     Engine(#[from] EngineError),
     /// An argument, or what it names, is not what it must be.
     #[error("{}", .0.message)]
@@ -19,6 +21,8 @@ pub enum Failure {
     NotThere(String),
     #[error(transparent)]
     Build(#[from] BuildError),
+    #[error(transparent)]
+    Service(#[from] ServiceError),
     /// Told to stop, with no run to go on with.
     #[error("{0}")]
     Stopped(&'static str),
@@ -45,6 +49,7 @@ impl Failure {
             Self::NotThere(_) => Exit::Refused,
             Self::Build(error) if error.is_misuse() => Exit::Usage,
             Self::Build(_) => Exit::Failed,
+            Self::Service(error) => error.exit(),
             Self::Stopped(_) => Exit::Stopped,
             Self::Host(_) => Exit::Failed,
         }
@@ -53,8 +58,9 @@ impl Failure {
     pub fn record(&self) -> ErrorRecord {
         let kind = match self {
             Self::Engine(EngineError::Sandbox(SandboxError::Invalid(_))) => Kind::Invalid,
-            Self::Engine(error) => return error.record(),
+            Self::Engine(error) => return way_out::told(error.record()),
             Self::Argument(error) => return error.clone(),
+            Self::Service(error) => return error.record(),
             Self::Build(_) => Kind::Invalid,
             Self::NotThere(_) => Kind::NotFound,
             Self::Stopped(_) => Kind::Busy,

@@ -9,6 +9,7 @@ mod r#continue;
 mod copy;
 mod delete;
 mod demo;
+mod deploy;
 mod fork;
 mod history;
 mod inspect;
@@ -31,6 +32,7 @@ mod upgrade;
 mod verify;
 
 mod answer;
+mod bundle;
 mod choices;
 mod database;
 mod document;
@@ -42,9 +44,11 @@ mod inspect_graph;
 mod kit;
 mod prose;
 mod screen;
+mod service;
 mod spans;
 mod secrets;
 mod stop;
+mod way_out;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -100,6 +104,7 @@ What waits for an answer: holdpoint pending
 Answer it:                holdpoint resume --thread support-123 '{\"approved\": true}'
 How a thread stands:      holdpoint show --thread support-123
 Write your own node:      holdpoint new my-node --lang python
+Run it as a service:      holdpoint serve, and holdpoint deploy graph.toml
 
 Everything is kept in ./holdpoint.db, or where --db says. Every command takes --json.
 `holdpoint --help` lists all commands, `holdpoint COMMAND --help` explains one.
@@ -179,6 +184,9 @@ enum Command {
     /// Serve graphs, threads and questions over HTTP
     #[command(long_about = serve::ABOUT)]
     Serve(serve::Args),
+    /// Bring a graph and all that it names to a running service
+    #[command(long_about = deploy::ABOUT)]
+    Deploy(deploy::Args),
     /// Say who may call the service
     #[command(subcommand)]
     Key(key::Command),
@@ -329,6 +337,7 @@ impl Command {
             Self::Verify(args) => verify::run(args, shell).await,
             Self::Install(args) => install::run(args, shell).await,
             Self::Serve(args) => serve::run(args, shell).await,
+            Self::Deploy(args) => deploy::run(args, shell).await,
             Self::Key(command) => key::run(command, shell).await,
             Self::Demo(args) => demo::run(args, shell).await,
         }

@@ -151,7 +151,11 @@ async fn thread(host: &Host, args: &Args) -> Result<ThreadId, Failure> {
         None => None,
         Some(run) => match store(host)?.run(&tenant(), run).await? {
             Some((thread, _)) => Some(thread),
-            None => return Err(Failure::NotThere(format!("there is no run {run}"))),
+            None => {
+                return Err(Failure::NotThere(format!(
+                    "there is no run {run}; `holdpoint pending` shows what waits"
+                )));
+            }
         },
     };
     match (of_run, &args.thread) {

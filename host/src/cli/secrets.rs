@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::failure::Failure;
+use super::service::KEY_VARIABLE;
 use crate::engine::HostBuilder;
 use crate::model::TenantId;
 
@@ -49,7 +50,7 @@ pub fn given(mut builder: HostBuilder, file: Option<&Path>) -> Result<HostBuilde
 
 /// Whether an environment variable holds what no other program should be given.
 fn is_secret(variable: &std::ffi::OsStr) -> bool {
-    variable.to_string_lossy().starts_with(VARIABLE)
+    variable.to_string_lossy().starts_with(VARIABLE) || variable == KEY_VARIABLE
 }
 
 /// A command that is given none of them: what builds a stranger's node runs the stranger's scripts.
@@ -135,6 +136,11 @@ mod tests {
         let named = ("pay-token".to_owned(), "pay.example:8443".to_owned(), "not to be seen".to_owned());
         assert_eq!(found.ok(), Some(named));
         assert!(variable("HOLDPOINT_SECRETS", "secrets.toml").is_none());
+        for (name, is) in
+            [("HOLDPOINT_SECRET_PAY_TOKEN", true), ("HOLDPOINT_KEY", true), ("HOLDPOINT_DB", false)]
+        {
+            assert_eq!(is_secret(name.as_ref()), is, "{name}");
+        }
         let refused = variable("HOLDPOINT_SECRET_PAY_TOKEN", "unseen").unwrap().unwrap_err().to_string();
         assert!(refused.contains("PAY_TOKEN") && !refused.contains("unseen"), "{refused}");
     }

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use serde_json::json;
 
-use super::Shell;
 use super::document::{Exit, Said};
 use super::failure::Failure;
 use super::stop::Signals;
+use super::{Shell, store};
 use crate::server::{ServeSettings, Service};
 
 pub const ABOUT: &str = "\
@@ -21,6 +21,7 @@ SIGTERM or Ctrl-C ends it: no more requests are taken, what runs may go on for a
 then is kept and goes on with the next start. A second signal ends it at once, which loses nothing either.
 
     holdpoint serve --listen 127.0.0.1:2024
+    holdpoint deploy graph.toml
     holdpoint key create --tenant acme --name ci --scope deploy --scope run
     holdpoint serve --listen 0.0.0.0:2024 --db /var/lib/holdpoint/holdpoint.db";
 
@@ -80,6 +81,9 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let service = Service::open(shell.builder()?.database(&shell.options.db), settings).await?;
     let keys = if needs_keys { "every caller needs a key" } else { "callers on this machine need no key" };
     shell.screen.line(&format!("serving on http://{address}; {keys}"));
+    if !store(&service.host)?.has_deployments().await? {
+        shell.screen.line(&first_steps(address, needs_keys));
+    }
     let screen = shell.screen.clone();
     let shutdown = async move {
         signals.next().await;
@@ -92,6 +96,18 @@ pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
     service.run(listener, shutdown).await.map_err(failed)?;
     let document = json!({ "listened": address.to_string() });
     Ok(Said::new(Exit::Completed, &document, "ended; what was accepted is kept\n"))
+}
+
+/// What there is to do where nothing is deployed.
+fn first_steps(address: SocketAddr, needs_keys: bool) -> String {
+    let port = address.port();
+    let url = match address.ip() {
+        ip if !ip.is_unspecified() => format!("http://{address}"),
+        ip if ip.is_ipv4() => format!("http://127.0.0.1:{port}"),
+        _ => format!("http://[::1]:{port}"),
+    };
+    let key = if needs_keys { "HOLDPOINT_KEY=hp_… " } else { "" };
+    format!("no graph is deployed yet: {key}holdpoint deploy GRAPH.toml --url {url}")
 }
 
 /// As many files as the system lets this process have: each connection is one.

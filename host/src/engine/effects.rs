@@ -16,6 +16,7 @@ use crate::model::checkpoint::{EffectRow, EffectScope, EffectState};
 use crate::model::compile::CompiledEffect;
 use crate::model::graph::HttpSpec;
 use crate::model::ids::{Digest, TenantId};
+use crate::model::way_out::WayOut;
 
 /// What a handler is asked to do.
 #[derive(Clone, Debug)]
@@ -62,21 +63,22 @@ pub struct Handlers {
 pub enum Unsent {
     #[error("the graph gives it no http, and this host registered no handler of that name")]
     NoHandler,
-    /// The operator does not let this graph reach there.
-    #[error("{0}")]
-    Egress(String),
-    /// The secret that the graph names is not there, or is for somewhere else.
-    #[error("{0}")]
-    Secret(String),
+    #[error(transparent)]
+    Unsendable(#[from] Unsendable),
     #[error("its handler panicked")]
     Panicked,
 }
 
-impl From<Unsendable> for Unsent {
-    fn from(unsendable: Unsendable) -> Self {
-        match unsendable {
-            Unsendable::Egress(why) => Self::Egress(why),
-            Unsendable::Secret(why) => Self::Secret(why),
+impl Unsent {
+    pub fn way_out(&self) -> Option<WayOut> {
+        match self {
+            Self::Unsendable(Unsendable::Closed { authority }) => {
+                Some(WayOut::Open { authority: authority.clone() })
+            }
+            Self::Unsendable(Unsendable::NoSecret { name, .. }) => {
+                Some(WayOut::GiveSecret { name: name.clone() })
+            }
+            _ => None,
         }
     }
 }

@@ -38,7 +38,7 @@ pub enum EngineError {
 
 impl EngineError {
     /// Of what a node of a graph names: says which node, and of which graph.
-    pub(super) fn at(self, graph: &str, node: &str) -> Self {
+    pub fn at(self, graph: &str, node: &str) -> Self {
         let placed = |what: String| format!("{what} (node {node} of the graph {graph})");
         match self {
             Self::Component { name, source } => Self::Component { name: placed(name), source },

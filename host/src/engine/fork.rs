@@ -9,15 +9,16 @@ use super::error::EngineError;
 use super::graph::{busy, rand_secret};
 use super::host::Host;
 use super::offshoot::Offshoot;
-use super::resume::refused;
+use super::resume::refused_as;
 use super::tree;
 use crate::model::checkpoint::{ChannelRow, ChannelValue, EffectRow, EffectState};
 use crate::model::command::RunConfig;
 use crate::model::compile::Work;
-use crate::model::error::{Kind, Refused};
+use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::graph::EffectMode;
 use crate::model::ids::{CheckpointId, Digest, RunId, ThreadId};
+use crate::model::way_out::WayOut;
 use crate::store::{
     Batch, CommitError, Expect, LeaseChange, Lineage, Origin, Place, RunSnapshot, Sought, Store, Waypoint,
     Write,
@@ -72,14 +73,14 @@ impl Host {
             None => return Err(self.load(store, thread).await.err().unwrap_or_else(|| gone(thread))),
             Some(sought) => {
                 let snapshot = self.load(store, thread).await?;
-                let (kind, message) = not_there(thread, at.unwrap_or(snapshot.head), &sought);
-                return Err(refused(&snapshot, kind, message).into());
+                let error = not_there(thread, at.unwrap_or(snapshot.head), &sought);
+                return Err(refused_as(&snapshot, error).into());
             }
         };
         let stands = standing(&origin);
         if origin.now.status == RunStatus::Running && origin.checkpoint.checkpoint == origin.now.head {
             let mut refusal = busy(thread, Some(&origin.now));
-            refusal.error.message.push_str("; or fork an earlier checkpoint (holdpoint history)");
+            refusal.error.ways_out.push(WayOut::ForkEarlier { thread: thread.clone() });
             return Err(refusal.into());
         }
         let mut effects = Vec::new();
@@ -182,31 +183,25 @@ impl Host {
             Sought::Found(()) => Ok(()),
             sought => {
                 let snapshot = self.load(&store, &thread).await?;
-                let (kind, message) = not_there(&thread, id, &sought);
-                Err(refused(&snapshot, kind, message).into())
+                Err(refused_as(&snapshot, not_there(&thread, id, &sought)).into())
             }
         }
     }
 }
 
 /// Why a checkpoint cannot be had.
-pub(super) fn not_there<T>(thread: &ThreadId, id: CheckpointId, sought: &Sought<T>) -> (Kind, String) {
-    match sought {
-        Sought::Pruned => (
-            Kind::Pruned,
-            format!(
-                "checkpoint {id} is not there: if thread {thread} had it, it was pruned of it; `holdpoint history \
-                 --thread {thread}` lists what is left"
-            ),
-        ),
-        Sought::Found(_) | Sought::Unknown => (
-            Kind::NotFound,
-            format!(
-                "checkpoint {id} is none of thread {thread}; `holdpoint history --thread {thread}` lists those \
-                 that are"
-            ),
-        ),
-    }
+pub(super) fn not_there<T>(thread: &ThreadId, id: CheckpointId, sought: &Sought<T>) -> ErrorRecord {
+    let error = match sought {
+        Sought::Pruned => {
+            let what =
+                format!("checkpoint {id} is not there: if thread {thread} had it, it was pruned of it");
+            ErrorRecord::new(Kind::Pruned, what)
+        }
+        Sought::Found(_) | Sought::Unknown => {
+            ErrorRecord::new(Kind::NotFound, format!("checkpoint {id} is none of thread {thread}"))
+        }
+    };
+    error.way_out(WayOut::Checkpoints { thread: thread.clone() })
 }
 
 fn gone(thread: &ThreadId) -> EngineError {

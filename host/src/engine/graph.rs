@@ -15,10 +15,11 @@ use super::task::Invocation;
 use crate::model::checkpoint::{Gates, Version};
 use crate::model::command::{Command, IfBusy, ResumeTarget, RunConfig};
 use crate::model::compile::CompiledGraph;
-use crate::model::error::{Kind, Refused};
+use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{ChannelName, CheckpointId, Digest, NodeId, RunId, ThreadId};
 use crate::model::json::Json;
+use crate::model::way_out::WayOut;
 use crate::store::{Expect, Store, ThreadSnapshot, Write};
 
 /// A graph that can be run. Its runs are pinned to it and to its components.
@@ -292,13 +293,12 @@ const SUPERSEDED: &str = "superseded by new input";
 
 /// The refusal for a thread that somebody runs, or died running.
 pub(super) fn busy(thread: &ThreadId, snapshot: Option<&ThreadSnapshot>) -> Refused {
-    let message = format!(
-        "thread {thread} is running; if its process died, continue it (holdpoint continue --thread {thread}); new input \
-         can wait for its end or take its place (holdpoint run --if-busy enqueue, or supersede)"
-    );
+    let error = ErrorRecord::new(Kind::Busy, format!("thread {thread} is running"))
+        .way_out(WayOut::Continue { thread: thread.clone() })
+        .way_out(WayOut::Queue);
     match snapshot {
-        Some(snapshot) => super::resume::refused(snapshot, Kind::Busy, message),
-        None => Refused::plain(Kind::Busy, message),
+        Some(snapshot) => super::resume::refused_as(snapshot, error),
+        None => Refused::of(error),
     }
 }
 

@@ -42,7 +42,7 @@ impl GraphSpec {
 const GRAPH_BYTES_MAX: u64 = 4 << 20;
 
 /// A file that is one, up to a byte more than the limit: whoever takes the bytes says what is too much.
-pub(super) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let not_a_file = || io::Error::other("it is no regular file");
     // Looked at before it is opened, since to open a pipe waits for whoever writes it.
     if !std::fs::metadata(path)?.is_file() {

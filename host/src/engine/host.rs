@@ -25,6 +25,7 @@ use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::graph::GraphSpec;
 use crate::model::ids::{Digest, TenantId, ThreadId};
 use crate::model::limits::Limits;
+use crate::model::way_out::WayOut;
 use crate::sandbox::{Compiler, Component, Places, Room, Sandbox, SandboxError, SandboxOptions};
 use crate::store::{OwnerId, Store};
 
@@ -426,10 +427,8 @@ impl Host {
                 None => locked(&self.shared.infos).get(&(self.tenant.clone(), digest)).cloned(),
             };
             let info = info.ok_or_else(|| {
-                Refused::plain(
-                    Kind::NotFound,
-                    format!("nodes.{node}.component: {digest} is not installed (holdpoint install FILE)"),
-                )
+                let what = format!("nodes.{node}.component: {digest} is not installed");
+                Refused::of(ErrorRecord::new(Kind::NotFound, what).way_out(WayOut::Install))
             })?;
             return Ok((digest, info));
         }
@@ -574,7 +573,11 @@ impl Shared {
         let granted: BTreeSet<_> = graph.nodes.values().flat_map(|node| node.effects.values()).collect();
         for name in granted {
             let sendable = self.handlers.can_send(tenant, name.as_str(), &graph.effects[name]);
-            sendable.map_err(|unsent| Refused::plain(Kind::Denied, format!("effect {name}: {unsent}")))?;
+            sendable.map_err(|unsent| {
+                let mut error = ErrorRecord::new(Kind::Denied, format!("effect {name}: {unsent}"));
+                error.ways_out.extend(unsent.way_out());
+                Refused::of(error)
+            })?;
         }
         Ok(())
     }

@@ -34,10 +34,18 @@ impl Egress {
 }
 
 /// Why a request is not sent.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsendable {
-    /// There, or there with that in the URL.
-    Egress(String),
+    /// It is none that can be sent to.
+    #[error("{0}")]
+    Url(String),
+    /// The operator does not let this graph reach there.
+    #[error("{authority} is not a public address, and the operator has not opened it")]
+    Closed { authority: String },
+    #[error("tenant {tenant} has no secret {name:?} on this host; whoever runs the host gives it one")]
+    NoSecret { tenant: TenantId, name: String },
+    /// It is for somewhere else, or fits no header.
+    #[error("{0}")]
     Secret(String),
 }
 
@@ -63,24 +71,24 @@ impl HttpSender {
     /// Whether the URL is one that may be reached, as far as its text tells, and the tenant has the secret
     /// that goes there; a name's addresses are checked when it is resolved for the connection.
     pub fn permitted(&self, tenant: &TenantId, http: &HttpSpec) -> Result<(), Unsendable> {
-        let url = parse(http).map_err(Unsendable::Egress)?;
-        self.reachable(&url).map_err(Unsendable::Egress)?;
+        let url = parse(http)?;
+        self.reachable(&url)?;
         self.secret(tenant, http, &url)?;
         Ok(())
     }
 
     fn secret(&self, tenant: &TenantId, http: &HttpSpec, url: &Url) -> Result<Option<&Secret>, Unsendable> {
         let find = |auth: &AuthSpec| self.secrets.find(tenant, &auth.secret, url);
-        http.auth.as_ref().map(find).transpose().map_err(Unsendable::Secret)
+        http.auth.as_ref().map(find).transpose()
     }
 
-    fn reachable(&self, url: &Url) -> Result<(), String> {
+    fn reachable(&self, url: &Url) -> Result<(), Unsendable> {
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(
+            return Err(Unsendable::Url(
                 "a URL with a user or a password in it would show it to whoever sees the graph; use \
                         auth = { secret = \"NAME\" }"
                     .to_owned(),
-            );
+            ));
         }
         if self.egress.names(url) {
             return Ok(());
@@ -91,7 +99,7 @@ impl HttpSender {
             _ => None,
         };
         match literal {
-            Some(ip) if !is_public(ip) => Err(refusal(url.authority())),
+            Some(ip) if !is_public(ip) => Err(closed(url)),
             _ => Ok(()),
         }
     }
@@ -102,14 +110,14 @@ impl HttpSender {
         http: &HttpSpec,
         request: &EffectRequest,
     ) -> Result<Result<Value, EffectFailure>, Unsendable> {
-        let url = parse(http).map_err(Unsendable::Egress)?;
-        self.reachable(&url).map_err(Unsendable::Egress)?;
+        let url = parse(http)?;
+        self.reachable(&url)?;
         let secret = self.secret(tenant, http, &url)?;
         let clients = self.clients.get_or_init(Clients::new).as_ref();
-        let clients = clients.map_err(|error| Unsendable::Egress(error.clone()))?;
+        let clients = clients.map_err(|error| Unsendable::Url(error.clone()))?;
         let client = if self.egress.names(&url) { &clients.named } else { &clients.public };
-        let method = Method::from_bytes(http.method.as_bytes())
-            .map_err(|error| Unsendable::Egress(error.to_string()))?;
+        let method =
+            Method::from_bytes(http.method.as_bytes()).map_err(|error| Unsendable::Url(error.to_string()))?;
         let mut builder = client
             .request(method, url.clone())
             .timeout(Duration::from_millis(http.timeout_ms.unwrap_or(TIMEOUT_MS)))
@@ -124,7 +132,7 @@ impl HttpSender {
         }
         match builder.send().await {
             Ok(response) => Ok(outcome(response, secret).await),
-            Err(error) if has_cause::<NotPublic>(&error) => Err(Unsendable::Egress(refusal(url.authority()))),
+            Err(error) if has_cause::<NotPublic>(&error) => Err(closed(&url)),
             Err(error) if error.is_connect() => {
                 Ok(Err(EffectFailure::Retryable(json!({ "error": "no connection" }))))
             }
@@ -141,16 +149,17 @@ impl HttpSender {
 
 const NOT_FOLLOWED: &str = "the service answered with a redirect, and none is followed; the graph has to name the address it leads to";
 
-fn parse(http: &HttpSpec) -> Result<Url, String> {
-    let url = Url::parse(&http.url).map_err(|error| format!("{:?} is no URL: {error}", http.url))?;
+fn parse(http: &HttpSpec) -> Result<Url, Unsendable> {
+    let wrong = |what: String| Unsendable::Url(format!("{:?} {what}", http.url));
+    let url = Url::parse(&http.url).map_err(|error| wrong(format!("is no URL: {error}")))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
-        other => Err(format!("{:?} begins with {other}:, and only http: and https: are spoken", http.url)),
+        other => Err(wrong(format!("begins with {other}:, and only http: and https: are spoken"))),
     }
 }
 
-fn refusal(authority: &str) -> String {
-    format!("{authority} is not a public address, and the operator has not opened it (--egress {authority})")
+fn closed(url: &Url) -> Unsendable {
+    Unsendable::Closed { authority: url.authority().to_owned() }
 }
 
 async fn outcome(mut response: reqwest::Response, secret: Option<&Secret>) -> Result<Value, EffectFailure> {

@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use super::error::EngineError;
 use super::graph::busy;
 use super::host::Host;
-use super::resume::{RACES_MAX, refused, too_many_races};
+use super::resume::{RACES_MAX, refused, refused_as, too_many_races};
 use super::session::{Ended, Session};
 use crate::model::command::RunConfig;
 use crate::model::error::{ErrorRecord, Kind};
@@ -67,9 +67,7 @@ impl Host {
             let session = match command.apply(&mut session).await {
                 Ok(Ok(())) => Ok(session),
                 Ok(Err(error)) => {
-                    let mut refusal = refused(&self.load(store, thread).await?, error.kind, error.message);
-                    refusal.error.more = error.more;
-                    return Err(refusal.into());
+                    return Err(refused_as(&self.load(store, thread).await?, error).into());
                 }
                 Err(ended) => Err(ended),
             };

@@ -24,6 +24,8 @@ pub struct Delivery {
 pub enum NoMatch {
     /// The id is not pending on this boundary; whether it ever was is for the store to say.
     NotPending(InterruptId),
+    /// The value may have been for a question that has expired.
+    Expired(String),
     Other(ErrorRecord),
 }
 
@@ -305,6 +307,7 @@ mod tests {
                     .collect::<Vec<_>>()
             })
             .map_err(|error| match error {
+                NoMatch::Expired(what) => what,
                 NoMatch::NotPending(id) => format!("not pending {}", id.0.as_u128()),
                 NoMatch::Other(error) => error.kind.to_string(),
             });

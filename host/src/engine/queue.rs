@@ -9,14 +9,15 @@ use super::error::EngineError;
 use super::graph::busy;
 use super::host::{Host, Shared};
 use super::plan;
-use super::resume::{refused, shown};
+use super::resume::{refused_as, shown};
 use crate::model::checkpoint::{Gates, QueuedInput};
 use crate::model::command::RunConfig;
 use crate::model::compile::CompiledGraph;
-use crate::model::error::{Kind, Refused};
+use crate::model::error::{ErrorRecord, Kind, Refused};
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::{ChannelName, CheckpointId, RunId, TenantId, ThreadId};
 use crate::model::json::Json;
+use crate::model::way_out::WayOut;
 use crate::store::{LeaseChange, Store, ThreadSnapshot, Write};
 
 /// Input that was accepted, and how it came.
@@ -112,14 +113,13 @@ impl Host {
 /// The refusal of new input, where the thread is not free for it.
 pub(super) fn not_free(thread: &ThreadId, before: &ThreadSnapshot) -> Option<Refused> {
     match before.status {
-        RunStatus::Interrupted => Some(refused(
-            before,
-            Kind::Busy,
-            format!(
+        RunStatus::Interrupted => {
+            let what = format!(
                 "thread {thread} is paused; answer what is pending before it takes new input, or say what becomes \
-                 of the run (--if-busy enqueue or supersede)"
-            ),
-        )),
+                 of the run"
+            );
+            Some(refused_as(before, ErrorRecord::new(Kind::Busy, what).way_out(WayOut::Queue)))
+        }
         RunStatus::Running => Some(busy(thread, Some(before))),
         RunStatus::Completed | RunStatus::Failed | RunStatus::Diverged | RunStatus::Cancelled => None,
     }

@@ -24,6 +24,7 @@ use crate::model::ids::{CheckpointId, Digest, InterruptId, RunId, ThreadId, Time
 use crate::model::json::Json;
 use crate::model::limits::Limits;
 use crate::model::schema::AnswerSchema;
+use crate::model::way_out::WayOut;
 use crate::store::{
     Batch, CommitError, Committed, Expect, LeaseChange, RunSnapshot, Sought, Store, ThreadSnapshot, Write,
 };
@@ -60,10 +61,8 @@ impl Host {
     pub(super) async fn thread_of(&self, run: RunId) -> Result<(Store, ThreadId), EngineError> {
         let store = self.durable_store()?;
         let Some((thread, _)) = store.run(&self.tenant, run).await? else {
-            let message = format!(
-                "there is no run {run} in this database; `holdpoint pending` shows what waits, and in which run"
-            );
-            return Err(Refused::plain(Kind::NotFound, message).into());
+            let error = ErrorRecord::new(Kind::NotFound, format!("there is no run {run} in this database"));
+            return Err(Refused::of(error.way_out(WayOut::Pending)).into());
         };
         Ok((store, thread))
     }
@@ -469,25 +468,25 @@ impl Host {
         }
         match command.expect_checkpoint {
             Some(expected) if expected != snapshot.head => {
-                let (kind, message) = match store.sought(&self.tenant, thread, expected).await? {
+                let error = match store.sought(&self.tenant, thread, expected).await? {
                     Sought::Found(()) => {
                         let what = format!(
-                            "expected checkpoint {expected}; the latest is {}; to go on from an earlier one, fork \
-                             it (holdpoint fork --thread {thread} --checkpoint {expected} --to NEW)",
+                            "expected checkpoint {expected}; the latest is {}; an earlier one can be forked",
                             snapshot.head
                         );
-                        (Kind::Stale, what)
+                        let fork = WayOut::Fork { thread: thread.clone(), checkpoint: expected };
+                        ErrorRecord::new(Kind::Stale, what).way_out(fork)
                     }
                     Sought::Unknown => {
                         let what = format!(
                             "expected checkpoint {expected}, which is none of thread {thread}; the latest is {}",
                             snapshot.head
                         );
-                        (Kind::Stale, what)
+                        ErrorRecord::new(Kind::Stale, what)
                     }
                     pruned => super::fork::not_there(thread, expected, &pruned),
                 };
-                Err(refused(snapshot, kind, message).into())
+                Err(refused_as(snapshot, error).into())
             }
             _ => Ok(()),
         }
@@ -506,6 +505,10 @@ impl Host {
                 let (kind, message) = self.gone(store, thread, snapshot, id).await?;
                 ErrorRecord::new(kind, message)
             }
+            NoMatch::Expired(what) => {
+                let goes_on = WayOut::Continue { thread: thread.clone() };
+                ErrorRecord::new(Kind::Stale, what).way_out(goes_on)
+            }
             NoMatch::Other(mut error) => {
                 if error.kind == Kind::NotPending && status != RunStatus::Interrupted {
                     // Nothing is asked here at all: say how the run stands as well.
@@ -515,10 +518,7 @@ impl Host {
                 error
             }
         };
-        let mut refused = refused(snapshot, error.kind, error.message);
-        refused.error.more = error.more;
-        refused.error.more.insert("status".into(), status.as_str().into());
-        Ok(refused)
+        Ok(refused_as(snapshot, error.with("status", status.as_str())))
     }
 
     /// Why an id is not pending.
@@ -586,11 +586,8 @@ impl Host {
     pub(super) async fn load(&self, store: &Store, thread: &ThreadId) -> Result<ThreadSnapshot, EngineError> {
         let snapshot = store.load(&self.tenant, thread).await?;
         let missing = || {
-            let message = format!(
-                "there is no thread {thread} in this database; `holdpoint threads` lists those that are, and a \
-                 run starts one"
-            );
-            Refused::plain(Kind::NotFound, message)
+            let what = format!("there is no thread {thread} in this database");
+            Refused::of(ErrorRecord::new(Kind::NotFound, what).way_out(WayOut::Threads))
         };
         Ok(snapshot.ok_or_else(missing)?)
     }
@@ -719,8 +716,8 @@ fn meant(
     let due = asked.due.iter().find(|due| within(due, target));
     if let (Resume::Value(_), Some(due)) = (&command.resume, due) {
         let became = became(due.row, asked.now);
-        let what = format!("{became} (holdpoint continue); then answer what is left, by its id");
-        return Err(NoMatch::Other(ErrorRecord::new(Kind::Stale, what)));
+        let what = format!("{became}; answer what is left then, by its id");
+        return Err(NoMatch::Expired(what));
     }
     matching(&asked.open, target, &command.resume, limits)
 }
@@ -737,7 +734,7 @@ fn became(row: &InterruptRow, now: Timestamp) -> String {
     let which = format!("interrupt {} ({}, order {})", row.interrupt, row.node, row.order);
     match &row.state {
         InterruptState::Pending if row.is_due(now) => {
-            format!("{which} has expired; what follows from that is done by continue")
+            format!("{which} has expired; what follows from that is done when the run goes on")
         }
         InterruptState::Pending => format!("{which} belongs to a state that the thread has left"),
         InterruptState::Answered(answer) => {
@@ -753,8 +750,12 @@ fn became(row: &InterruptRow, now: Timestamp) -> String {
 
 /// A refusal with how the thread stands.
 pub(super) fn refused(snapshot: &ThreadSnapshot, kind: Kind, message: impl Into<String>) -> Refused {
+    refused_as(snapshot, ErrorRecord::new(kind, message))
+}
+
+pub(super) fn refused_as(snapshot: &ThreadSnapshot, error: ErrorRecord) -> Refused {
     Refused {
-        error: ErrorRecord::new(kind, message),
+        error,
         run_id: Some(snapshot.root.run.run),
         checkpoint_id: Some(snapshot.head),
         step: Some(snapshot.root.checkpoint.step),

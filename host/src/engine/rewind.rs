@@ -10,7 +10,7 @@ use super::fork::{not_there, standing};
 use super::graph::busy;
 use super::host::Host;
 use super::offshoot::Offshoot;
-use super::resume::{RACES_MAX, refused, too_many_races};
+use super::resume::{RACES_MAX, refused, refused_as, too_many_races};
 use super::state::StateUpdate;
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, InterruptRow, TaskRow, Version};
 use crate::model::command::RunConfig;
@@ -99,8 +99,7 @@ impl Host {
                 None => return Err(self.load(store, thread).await.err().unwrap_or_else(too_many_races)),
                 Some(sought) => {
                     let snapshot = self.load(store, thread).await?;
-                    let (kind, message) = not_there(thread, rewind.to, &sought);
-                    return Err(refused(&snapshot, kind, message).into());
+                    return Err(refused_as(&snapshot, not_there(thread, rewind.to, &sought)).into());
                 }
             };
             if origin.now.status == RunStatus::Running {
@@ -175,8 +174,7 @@ impl Host {
             Some(row) => row,
             None => {
                 let sought = store.sought(&self.tenant, thread, at).await?;
-                let (kind, message) = not_there(thread, at, &sought);
-                return Err(refused(now, kind, message).into());
+                return Err(refused_as(now, not_there(thread, at, &sought)).into());
             }
         };
         let run = store.run(&self.tenant, row.run).await?;

@@ -9,6 +9,7 @@ use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use serde_json::Value;
 
+use super::http::Unsendable;
 use crate::model::graph::{AuthSpec, is_secret_name};
 use crate::model::ids::TenantId;
 
@@ -65,21 +66,17 @@ impl Secrets {
     }
 
     /// The tenant's secret of this name, if it may go there.
-    pub fn find(&self, tenant: &TenantId, name: &str, url: &Url) -> Result<&Secret, String> {
+    pub fn find(&self, tenant: &TenantId, name: &str, url: &Url) -> Result<&Secret, Unsendable> {
         let Some(secret) = self.0.get(&(tenant.clone(), name.to_owned())) else {
-            let variable = name.to_ascii_uppercase().replace('-', "_");
-            return Err(format!(
-                "tenant {tenant} has no secret {name:?} on this host; whoever runs the host gives it one \
-                 (--secrets FILE, or HOLDPOINT_SECRET_{variable})"
-            ));
+            return Err(Unsendable::NoSecret { tenant: tenant.clone(), name: name.to_owned() });
         };
         if !secret.is_for(url) {
             let asked = format!("{}://{}", url.scheme(), url.authority());
-            return Err(format!(
+            return Err(Unsendable::Secret(format!(
                 "the secret {name:?} is for {}, and {asked} is not that; a host that is named without a port \
                  is reached by https alone",
                 secret.host
-            ));
+            )));
         }
         Ok(secret)
     }

@@ -327,7 +327,7 @@ impl Run {
                 }
                 let asked = slot.can_be_answered();
                 asked.map_err(|what| {
-                    damaged(slot.row.task, &format!("{what} (holdpoint continue asks it, if it is lost)"))
+                    damaged(slot.row.task, &format!("{what} (where it is lost, to continue the run asks it)"))
                 })?;
             }
         }

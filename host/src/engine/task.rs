@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::call::ForCall;
 use super::effects::{EffectDesk, EffectFailure, EffectRequest, Unsent, wire_key};
 use super::host::{Host, Shared, locked};
+use super::http::Unsendable;
 use super::ledger::{Ledger, Lost};
 use super::plan;
 use super::watch::Watched;
@@ -466,7 +467,9 @@ impl TaskOutside {
     fn unsent(&self, effect: &str, unsent: Unsent) -> Performed {
         match unsent {
             // The operator may open the way, and have the task tried again.
-            Unsent::Egress(why) => self.retryable(EffectOutcome::Denied(why)),
+            Unsent::Unsendable(why @ (Unsendable::Url(_) | Unsendable::Closed { .. })) => {
+                self.retryable(EffectOutcome::Denied(why.to_string()))
+            }
             unsent => {
                 Performed::Refused(ErrorRecord::new(Kind::Denied, format!("effect {effect}: {unsent}")))
             }

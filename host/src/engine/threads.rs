@@ -7,6 +7,7 @@ use super::resume::{RACES_MAX, too_many_races};
 use crate::model::command::RunConfig;
 use crate::model::execution::{Execution, RunStatus};
 use crate::model::ids::ThreadId;
+use crate::model::way_out::WayOut;
 use crate::store::{CommitError, Pruned};
 
 /// What becomes of a run that is under way when its thread is deleted.
@@ -36,7 +37,7 @@ impl Host {
                 let lock = self.shared.thread_lock(&self.tenant, &thread);
                 if snapshot.status == RunStatus::Running || lock.try_lock().is_err() {
                     let mut refusal = busy(&thread, Some(&snapshot));
-                    refusal.error.message.push_str("; or delete it all the same (--force)");
+                    refusal.error.ways_out.push(WayOut::DeleteRunning);
                     return Err(refusal.into());
                 }
             }

@@ -23,6 +23,7 @@ use crate::model::ids::{TaskId, Timestamp};
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{Instruction, Journal};
 use crate::model::json::Json;
+use crate::model::way_out::WayOut;
 use crate::sandbox::{End, LogLevel, Outside, Performed};
 use crate::store::Write;
 
@@ -85,7 +86,8 @@ impl OnIdle for Change {
                 return Ok(Err(ErrorRecord::new(Kind::NotFound, what)));
             }
             if !tried.misfits.is_empty() {
-                let error = ErrorRecord::new(Kind::Diverged, told(&tried.misfits));
+                let error = ErrorRecord::new(Kind::Diverged, told(&tried.misfits))
+                    .way_out(WayOut::CutJournal { task: None });
                 let tasks = tried.misfits.iter().map(
                     |misfit| json!({ "node": misfit.node, "task_id": misfit.task, "error": misfit.error }),
                 );
@@ -103,8 +105,7 @@ fn told(misfits: &[Misfit]) -> String {
         .map(|misfit| format!("{} (task {}): {}", misfit.node, misfit.task, misfit.error.message))
         .collect();
     format!(
-        "under the new graph the run would not do again what it did: {}; nothing is changed. To have a task begin anew \
-         from an entry of its journal, cut it there (--cut TASK:ENTRY)",
+        "under the new graph the run would not do again what it did: {}; nothing is changed",
         each.join("; ")
     )
 }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::ids::{CheckpointId, RunId};
 use super::interrupt::PendingInterrupt;
+use super::way_out::WayOut;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $text:literal),* $(,)?) => {
@@ -62,20 +63,28 @@ impl std::fmt::Display for Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorRecord {
     pub kind: Kind,
-    /// One sentence: what, which, the limit, the way out.
+    /// One sentence: what, which, the limit, the way out. It names no command and no route: see [`WayOut`].
     pub message: String,
     /// The kind's own particulars: `limit` and `value`, `index`, `expected` and `actual`, `frames`, …
     #[serde(flatten)]
     pub more: Map<String, Value>,
+    /// What there is to do about it, of a refusal. It is for whoever is refused, and kept with nothing.
+    #[serde(skip)]
+    pub ways_out: Vec<WayOut>,
 }
 
 impl ErrorRecord {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), more: Map::new() }
+        Self { kind, message: message.into(), more: Map::new(), ways_out: Vec::new() }
     }
 
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.more.insert(key.into(), value.into());
+        self
+    }
+
+    pub fn way_out(mut self, way: WayOut) -> Self {
+        self.ways_out.push(way);
         self
     }
 

@@ -17,6 +17,7 @@ pub mod journal;
 pub mod checkpoint;
 pub mod limits;
 pub mod error;
+pub mod way_out;
 
 pub use channel::Reducer;
 pub use command::{Command, IfBusy, PendingChildren, Resume, ResumeTarget, RunConfig};
@@ -33,3 +34,4 @@ pub use ids::{
 pub use interrupt::{Interrupt, InterruptKind, PendingInterrupt, Question};
 pub use json::{Json, JsonBounds, JsonError};
 pub use limits::{Limits, NodeLimits};
+pub use way_out::WayOut;

@@ -5,18 +5,16 @@ use std::path::PathBuf;
 
 use crate::model::error::{ErrorRecord, Kind};
 use crate::model::ids::Digest;
+use crate::model::way_out::WayOut;
 
 /// Bytes that are no component that may be installed, and why. The way out is in the message.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InvalidComponent {
     #[error("the file has {value} bytes; a component may have {limit} (component_bytes)")]
     TooLarge { limit: u64, value: u64 },
-    #[error("this is {found}, not a WebAssembly component; build one with `holdpoint build`")]
+    #[error("this is {found}, not a WebAssembly component")]
     NotWasm { found: &'static str },
-    #[error(
-        "this is a core WebAssembly module, not a component; wrap it with `wasm-tools component new`, or \
-         build it with `holdpoint build`"
-    )]
+    #[error("this is a core WebAssembly module, not a component; wrap it with `wasm-tools component new`")]
     CoreModule,
     #[error(
         "this is a precompiled artifact; the host runs only what it compiled itself, so install the \
@@ -59,7 +57,10 @@ impl InvalidComponent {
             Self::CompileLimit { name, limit } => ErrorRecord::limit(name, *limit, self.to_string()),
             Self::Describe { error } => {
                 let kind = if error.kind == Kind::Limit { Kind::Limit } else { Kind::Invalid };
-                ErrorRecord { kind, message: self.to_string(), more: error.more.clone() }
+                ErrorRecord { kind, message: self.to_string(), ..error.clone() }
+            }
+            Self::NotWasm { .. } | Self::CoreModule => {
+                ErrorRecord::new(Kind::Invalid, self.to_string()).way_out(WayOut::Build)
             }
             _ => ErrorRecord::new(Kind::Invalid, self.to_string()),
         }

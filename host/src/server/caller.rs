@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::quotas::Room;
 use super::service::Shared;
 use crate::engine::Host;
-use crate::model::{PendingInterrupt, TenantId};
+use crate::model::{ErrorRecord, Kind, PendingInterrupt, TenantId};
 use crate::store::{OnlyFor, Scope, Store};
 
 /// Somebody whose key was checked; what it is for was not.
@@ -51,7 +51,7 @@ impl FromRequestParts<Shared> for Caller {
                 (tenant, Some((row.name, row.scopes, row.only_for)))
             }
             None if service.settings.needs_keys => {
-                let what = "a key is needed: x-api-key, or Authorization: Bearer (holdpoint key create)";
+                let what = "a key is needed (x-api-key, or Authorization: Bearer); whoever runs the service makes one";
                 return Err(unknown(what));
             }
             None => {
@@ -72,7 +72,8 @@ impl FromRequestParts<Shared> for Caller {
 }
 
 fn unknown(what: &str) -> Problem {
-    Problem::new(StatusCode::UNAUTHORIZED, what)
+    let error = ErrorRecord::new(Kind::Denied, what).with("needs", "key");
+    Problem::new(StatusCode::UNAUTHORIZED, what).because(&error)
 }
 
 fn key_of(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
@@ -118,7 +119,9 @@ impl Caller {
                 if !has.iter().any(|scope| scopes.contains(scope)) {
                     let words: Vec<String> = scopes.iter().map(|scope| word(*scope).to_owned()).collect();
                     let what = format!("this key is not for this: it takes the scope {}", words.join(" or "));
-                    return Err(Problem::new(StatusCode::FORBIDDEN, what));
+                    let error =
+                        ErrorRecord::new(Kind::Denied, &what).with("needs", "scope").with("scopes", words);
+                    return Err(Problem::new(StatusCode::FORBIDDEN, what).because(&error));
                 }
                 // What narrows an answer key says nothing where its owner may do all that a run may.
                 let narrows = !has.contains(&Scope::Run);

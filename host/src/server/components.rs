@@ -21,7 +21,7 @@ pub struct Component {
     pub digest: String,
     pub bytes: u64,
     pub declares: Declares,
-    pub installed_at: Option<String>,
+    pub installed_at: String,
 }
 
 /// In the component's own names; a graph maps them to its own.
@@ -55,7 +55,7 @@ impl From<&ComponentRow> for Component {
             digest: row.digest.to_string(),
             bytes: row.size_bytes,
             declares: (&row.info).into(),
-            installed_at: Some(time(row.installed_at)),
+            installed_at: time(row.installed_at),
         }
     }
 }
@@ -76,17 +76,13 @@ pub async fn put(
     };
     let bytes = body::read(request, bounds).await?;
     let digest = Digest::of(&bytes);
-    let known = allowed.store().component_info(&allowed.tenant, digest).await?;
-    if known.is_none() {
-        allowed.service.room_for_component(&allowed.tenant).await?;
+    if let Some(known) = allowed.store().component_info(&allowed.tenant, digest).await? {
+        return Ok(Reply((&known).into()));
     }
-    let installed = allowed.host.install(&digest.to_string(), bytes).await?;
-    Ok(Reply(Component {
-        digest: installed.digest.to_string(),
-        bytes: installed.bytes as u64,
-        declares: (&installed.info).into(),
-        installed_at: known.map(|row| time(row.installed_at)),
-    }))
+    allowed.service.room_for_component(&allowed.tenant).await?;
+    allowed.host.install(&digest.to_string(), bytes).await?;
+    let row = allowed.store().component_info(&allowed.tenant, digest).await?;
+    Ok(Reply((&row.ok_or_else(|| missing(&digest.to_string()))?).into()))
 }
 
 /// What is installed.
@@ -103,8 +99,11 @@ pub async fn list(caller: Caller) -> Result<Reply<Vec<Component>>, Problem> {
     responses((status = 200, description = "The component", body = Component)))]
 pub async fn get(caller: Caller, Path(digest): Path<String>) -> Result<Reply<Component>, Problem> {
     let allowed = caller.may_look()?;
-    let missing = || Problem::not_found(format_args!("component {:?}", body::clip(&digest)));
-    let id: Digest = digest.parse().map_err(|_| missing())?;
-    let row = allowed.store().component_info(&allowed.tenant, id).await?.ok_or_else(missing)?;
-    Ok(Reply((&row).into()))
+    let id: Digest = digest.parse().map_err(|_| missing(&digest))?;
+    let row = allowed.store().component_info(&allowed.tenant, id).await?;
+    Ok(Reply((&row.ok_or_else(|| missing(&digest))?).into()))
+}
+
+fn missing(digest: &str) -> Problem {
+    Problem::not_found(format_args!("component {:?}", body::clip(digest)))
 }

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,8 +23,10 @@ use super::service::Service;
 const OTHER_FILES: u64 = 256;
 /// So many are told at once that there is no room for them; more than that are closed without a word.
 const TOLD_MAX: usize = 64;
-/// What is thrown away of what one that is told so has said already, and how long it may take to hear it.
+/// What is thrown away of what one that is told so has said already, or that is refused while it sends, and how long
+/// it may take to hear it.
 const UNREAD_BYTES_MAX: usize = 64 << 10;
+const REFUSED_BYTES_MAX: usize = 128 << 20;
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// What is read of a head, which is more than [`super::routes`] takes: what it refuses it says why.
 const HEAD_BUFFER_BYTES: usize = 64 << 10;
@@ -92,16 +94,24 @@ impl Service {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(most).max_buf_size(HEAD_BUFFER_BYTES);
         builder.http2().timer(TokioTimer::new()).keep_alive_interval(most).keep_alive_timeout(most);
-        let stream = Patient { stream, most, until: None };
-        let serving = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
-        let (mut serving, mut stopped) = (pin!(serving), pin!(self.stopped()));
-        // That a client went away, or said what is no HTTP, is no news.
-        tokio::select! {
-            _ = serving.as_mut() => {}
-            () = &mut stopped => {
-                serving.as_mut().graceful_shutdown();
-                serving.await.ok();
+        let stream = Arc::new(Mutex::new(stream));
+        {
+            let stream = Patient { stream: stream.clone(), most, until: None };
+            let serving = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+            let (mut serving, mut stopped) = (pin!(serving), pin!(self.stopped()));
+            // That a client went away, or said what is no HTTP, is no news.
+            tokio::select! {
+                _ = serving.as_mut() => {}
+                () = &mut stopped => {
+                    serving.as_mut().graceful_shutdown();
+                    serving.await.ok();
+                    return;
+                }
             }
+        }
+        if let Some(stream) = Arc::into_inner(stream) {
+            let mut stream = stream.into_inner().unwrap_or_else(PoisonError::into_inner);
+            tokio::time::timeout(TOLD_WITHIN, hear_out(&mut stream, REFUSED_BYTES_MAX)).await.ok();
         }
     }
 }
@@ -109,13 +119,18 @@ impl Service {
 /// A connection whose other end must take what it is sent, be it slowly: one that takes nothing for as long as a
 /// request may last would be kept for ever, with what it was to be sent.
 struct Patient {
-    stream: TcpStream,
+    /// Outlives what reads and writes it.
+    stream: Arc<Mutex<TcpStream>>,
     most: Duration,
     /// By when something of what waits must have been taken.
     until: Option<Pin<Box<Sleep>>>,
 }
 
 impl Patient {
+    fn with<T>(&self, act: impl FnOnce(Pin<&mut TcpStream>) -> T) -> T {
+        act(Pin::new(&mut *self.stream.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
     fn waits<T>(&mut self, cx: &mut Context<'_>, taken: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if taken.is_ready() {
             self.until = None;
@@ -130,14 +145,14 @@ impl Patient {
 
 impl AsyncRead for Patient {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(cx, into)
+        self.with(|stream| stream.poll_read(cx, into))
     }
 }
 
 impl AsyncWrite for Patient {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let taken = Pin::new(&mut this.stream).poll_write(cx, from);
+        let taken = this.with(|stream| stream.poll_write(cx, from));
         this.waits(cx, taken)
     }
 
@@ -147,20 +162,20 @@ impl AsyncWrite for Patient {
         from: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let taken = Pin::new(&mut this.stream).poll_write_vectored(cx, from);
+        let taken = this.with(|stream| stream.poll_write_vectored(cx, from));
         this.waits(cx, taken)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.with(|stream| stream.is_write_vectored())
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        self.with(|stream| stream.poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        self.with(|stream| stream.poll_shutdown(cx))
     }
 }
 
@@ -174,9 +189,14 @@ async fn no_room(mut stream: TcpStream, most: usize) -> io::Result<()> {
          retry-after: 1\r\nconnection: close\r\n\r\n{body}"
     );
     stream.write_all(answer.as_bytes()).await?;
+    hear_out(&mut stream, UNREAD_BYTES_MAX).await
+}
+
+/// Says that no more comes, and reads until the other end says so too: what is closed while there is something to read
+/// loses what was written as well, and so whoever is refused while it sends would not hear why.
+async fn hear_out(stream: &mut TcpStream, bytes_max: usize) -> io::Result<()> {
     stream.shutdown().await?;
-    // What is closed while there is something to read loses what was written as well.
-    let (mut unread, mut left) = ([0; 4096], UNREAD_BYTES_MAX);
+    let (mut unread, mut left) = ([0; 16 << 10], bytes_max);
     while left > 0 {
         match stream.read(&mut unread).await? {
             0 => break,

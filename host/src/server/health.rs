@@ -31,8 +31,13 @@ pub async fn ready(State(service): State<Shared>) -> Result<Reply<Ok200>, Proble
     Ok(Reply(Ok200 { ok: true }))
 }
 
+/// What this service calls itself.
+pub const SERVICE: &str = "holdpoint";
+
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Info {
+    /// Which of the services that speak this protocol it is.
+    pub name: String,
     pub version: String,
     pub flags: Flags,
 }
@@ -49,5 +54,5 @@ pub struct Flags {
     responses((status = 200, description = "Version and flags", body = Info)), security(()))]
 pub async fn info() -> Reply<Info> {
     let flags = Flags { assistants: true, crons: false, interrupts: true };
-    Reply(Info { version: env!("CARGO_PKG_VERSION").to_owned(), flags })
+    Reply(Info { name: SERVICE.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned(), flags })
 }

@@ -11,6 +11,7 @@ mod caller;
 pub mod keys;
 mod quotas;
 mod problem;
+mod way_out;
 mod body;
 mod shapes;
 mod assistants;
@@ -33,6 +34,7 @@ mod metrics;
 mod health;
 pub mod comments;
 
+pub use health::SERVICE;
 pub use quotas::Quotas;
 pub use service::{ServeSettings, Service, Shared};
 

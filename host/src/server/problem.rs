@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::way_out;
 use crate::engine::EngineError;
 use crate::model::{ErrorRecord, Kind, Refused};
 use crate::store::StoreError;
@@ -49,7 +50,15 @@ impl Problem {
     }
 
     pub fn not_found(what: impl std::fmt::Display) -> Self {
-        Self::new(StatusCode::NOT_FOUND, format!("there is no {what}"))
+        let detail = format!("there is no {what}");
+        let error = ErrorRecord::new(Kind::NotFound, detail.clone());
+        Self::new(StatusCode::NOT_FOUND, detail).because(&error)
+    }
+
+    /// With what a program can act on.
+    pub fn because(mut self, error: &ErrorRecord) -> Self {
+        self.body.error = Some(json!(error));
+        self
     }
 
     pub fn invalid(detail: impl Into<String>) -> Self {
@@ -63,9 +72,7 @@ impl Problem {
     /// A bound that was met: `error.limit` and `error.value` name it, whatever the status.
     pub fn limit(status: StatusCode, limit: &str, value: u64, detail: impl Into<String>) -> Self {
         let detail = format!("{} ({limit})", detail.into());
-        let mut problem = Self::new(status, detail.clone());
-        problem.body.error = Some(json!(ErrorRecord::limit(limit, value, detail)));
-        problem
+        Self::new(status, detail.clone()).because(&ErrorRecord::limit(limit, value, detail))
     }
 
     pub fn too_large(limit: &str, value: u64, detail: impl Into<String>) -> Self {
@@ -87,13 +94,16 @@ impl Problem {
     }
 
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        Self { retry_after_s: Some(1), ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
+        let error = ErrorRecord::new(Kind::Busy, problem.detail());
+        Self { retry_after_s: Some(1), ..problem.because(&error) }
     }
 
     /// The host's own failure: whoever runs it reads why in its log.
     fn failed(error: &dyn std::fmt::Display) -> Self {
         tracing::error!(%error, "a request could not be carried out");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "the host could not do this; its log says why")
+        let what = "the host could not do this; its log says why";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, what).because(&ErrorRecord::new(Kind::Store, what))
     }
 
     pub fn status(&self) -> StatusCode {
@@ -110,6 +120,7 @@ impl Problem {
     }
 
     fn record(error: &ErrorRecord) -> Self {
+        let error = &way_out::told(error.clone());
         let status = match error.kind {
             Kind::NotFound | Kind::Pruned => StatusCode::NOT_FOUND,
             Kind::Busy

@@ -97,7 +97,7 @@ impl Service {
         let hub = Hub::new(Clock::default());
         let host = builder.watcher(hub.watcher()).open().await?;
         let store = host.store().cloned().ok_or_else(|| {
-            let what = "a service needs a database (--db)";
+            let what = "a service needs a database";
             crate::model::Refused::plain(crate::model::Kind::Resume, what)
         })?;
         tokio::spawn(hub.clone().follow(store.changes()));

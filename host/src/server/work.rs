@@ -336,7 +336,7 @@ impl Service {
             Err(error) => InvocationEnd {
                 invocation: row.invocation,
                 status: InvocationStatus::Error,
-                error: Some(error.record()),
+                error: Some(super::way_out::told(error.record())),
                 run: None,
                 at,
             },

@@ -30,6 +30,7 @@ macro_rules! assistant {
 }
 const DEPLOYMENTS: &str = concat!(deployment!(), " ORDER BY d.name LIMIT ?2");
 const DEPLOYMENT: &str = concat!(deployment!(), " AND d.name = ?2");
+const ANY_DEPLOYMENT: &str = "SELECT d.name FROM deployments d LIMIT 1";
 const ASSISTANT: &str = concat!(assistant!(), " AND a.assistant = ?2");
 // A filter that is null lets everything pass; each of the metadata asked for must be there as it is.
 macro_rules! filter {
@@ -108,6 +109,11 @@ impl Store {
     ) -> Result<Option<DeploymentRow>, StoreError> {
         let sql = sql(DEPLOYMENT).bind(tenant.as_str()).bind(name.to_owned());
         self.view().await?.find("deployments", sql, read_deployment).await
+    }
+
+    /// Whether anybody has deployed anything.
+    pub async fn has_deployments(&self) -> Result<bool, StoreError> {
+        Ok(self.view().await?.find("deployments", sql(ANY_DEPLOYMENT), |_| Ok(())).await?.is_some())
     }
 
     pub async fn assistant(&self, tenant: &TenantId, id: Uuid) -> Result<Option<AssistantRow>, StoreError> {

@@ -25,6 +25,7 @@ use crate::model::ids::ChannelName;
 use crate::model::interrupt::InterruptKind;
 use crate::model::journal::{Call, EffectReply, Journal, Reply};
 use crate::model::json::Json;
+use crate::model::way_out::WayOut;
 use crate::sandbox::{Attempt, Component, Context, End, Outside, Ran};
 
 /// What becomes of a task that is started.
@@ -373,8 +374,9 @@ pub(in crate::engine) fn same_settings(slot: &mut Slot, present: i64) -> Result<
     }
     let what = format!(
         "node {} was begun under other determinism settings than this host has; go on with a host that has those, or \
-         have the task begin anew (holdpoint upgrade --cut {}:0)",
-        slot.row.node, slot.row.task
+         have the task begin anew (an upgrade that cuts its journal)",
+        slot.row.node
     );
-    Err(ErrorRecord::new(Kind::EngineMismatch, what))
+    let cut = WayOut::CutJournal { task: Some(slot.row.task) };
+    Err(ErrorRecord::new(Kind::EngineMismatch, what).way_out(cut))
 }
