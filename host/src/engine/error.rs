@@ -49,6 +49,9 @@ impl EngineError {
             Self::GraphFile(GraphFileError::Parse { path, message }) => {
                 GraphFileError::Parse { path: placed(path), message }.into()
             }
+            Self::GraphFile(GraphFileError::TooLarge { path, limit, value }) => {
+                GraphFileError::TooLarge { path: placed(path), limit, value }.into()
+            }
             other => other,
         }
     }
@@ -61,6 +64,7 @@ impl EngineError {
             {
                 Kind::NotFound
             }
+            Self::GraphFile(GraphFileError::TooLarge { .. }) => Kind::Limit,
             Self::GraphFile(_) | Self::ComponentFile { .. } | Self::Graph(_) => Kind::Invalid,
             Self::Component { source, .. } | Self::Sandbox(SandboxError::Invalid(source)) => {
                 source.record().kind
@@ -77,6 +81,9 @@ impl EngineError {
             Self::Refused(refused) => refused.error.clone(),
             Self::Component { source, .. } | Self::Sandbox(SandboxError::Invalid(source)) => {
                 ErrorRecord { message: self.to_string(), ..source.record() }
+            }
+            Self::GraphFile(GraphFileError::TooLarge { limit, .. }) => {
+                ErrorRecord::limit("graph_bytes", *limit, self.to_string())
             }
             other => ErrorRecord::new(other.kind(), other.to_string()),
         }

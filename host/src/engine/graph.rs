@@ -65,7 +65,7 @@ impl Graph {
         let lock = self.host.shared.thread_lock(&self.host.tenant, &thread);
         let _only = match (lock.try_lock(), config.if_busy) {
             (Ok(only), _) => only,
-            (Err(_), IfBusy::Refuse) => return Err(busy(&thread, None).into()),
+            (Err(_), IfBusy::Refuse) => return Err(busy_for_input(&thread, None).into()),
             (Err(_), IfBusy::Enqueue) => {
                 let waits = self.host.enqueue_behind(&store, &thread, &self.compiled, &input).await?;
                 match waits {
@@ -291,11 +291,17 @@ impl Host {
 /// Why a run was called off for another.
 const SUPERSEDED: &str = "superseded by new input";
 
+/// The same for new input, which can wait.
+pub(super) fn busy_for_input(thread: &ThreadId, snapshot: Option<&ThreadSnapshot>) -> Refused {
+    let mut refusal = busy(thread, snapshot);
+    refusal.error.ways_out.push(WayOut::Queue);
+    refusal
+}
+
 /// The refusal for a thread that somebody runs, or died running.
 pub(super) fn busy(thread: &ThreadId, snapshot: Option<&ThreadSnapshot>) -> Refused {
     let error = ErrorRecord::new(Kind::Busy, format!("thread {thread} is running"))
-        .way_out(WayOut::Continue { thread: thread.clone() })
-        .way_out(WayOut::Queue);
+        .way_out(WayOut::Continue { thread: thread.clone() });
     match snapshot {
         Some(snapshot) => super::resume::refused_as(snapshot, error),
         None => Refused::of(error),

@@ -13,18 +13,23 @@ pub enum GraphFileError {
     Read { path: String, source: std::io::Error },
     #[error("{path} is no graph file: {message}")]
     Parse { path: String, message: String },
+    #[error("{path} has {value} bytes; a graph file has at most {limit} (graph_bytes)")]
+    TooLarge { path: String, limit: u64, value: u64 },
 }
 
 impl GraphSpec {
     /// Reads a graph file; component paths are resolved against its folder.
     pub fn from_file(path: &Path) -> Result<Self, GraphFileError> {
         let shown = path.display().to_string();
-        let text = read(path, GRAPH_BYTES_MAX)
-            .and_then(|bytes| {
-                String::from_utf8(bytes)
-                    .map_err(|_| io::Error::other("it is no UTF-8 text; a graph is a TOML file"))
-            })
-            .map_err(|source| GraphFileError::Read { path: shown.clone(), source })?;
+        let failed = |source| GraphFileError::Read { path: shown.clone(), source };
+        let bytes = read(path, GRAPH_BYTES_MAX).map_err(failed)?;
+        let read = bytes.len() as u64;
+        if read > GRAPH_BYTES_MAX {
+            let value = path.metadata().map_or(read, |file| file.len());
+            return Err(GraphFileError::TooLarge { path: shown, limit: GRAPH_BYTES_MAX, value });
+        }
+        let no_text = |_| failed(io::Error::other("it is no UTF-8 text; a graph is a TOML file"));
+        let text = String::from_utf8(bytes).map_err(no_text)?;
         let mut spec =
             Self::from_toml(&text).map_err(|message| GraphFileError::Parse { path: shown, message })?;
         let folder = path.parent().unwrap_or(Path::new("."));

@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::error::EngineError;
-use super::graph::busy;
+use super::graph::busy_for_input;
 use super::host::{Host, Shared};
 use super::plan;
 use super::resume::{refused_as, shown};
@@ -120,7 +120,7 @@ pub(super) fn not_free(thread: &ThreadId, before: &ThreadSnapshot) -> Option<Ref
             );
             Some(refused_as(before, ErrorRecord::new(Kind::Busy, what).way_out(WayOut::Queue)))
         }
-        RunStatus::Running => Some(busy(thread, Some(before))),
+        RunStatus::Running => Some(busy_for_input(thread, Some(before))),
         RunStatus::Completed | RunStatus::Failed | RunStatus::Diverged | RunStatus::Cancelled => None,
     }
 }

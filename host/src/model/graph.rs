@@ -222,10 +222,22 @@ pub enum EffectMode {
     AtMostOnce,
 }
 
+/// Of what is said of a text that is no graph.
+const SHOWN_BYTES_MAX: usize = 2_000;
+
 impl GraphSpec {
-    /// The error names line and column, and shows the line.
+    /// The error names line and column, and shows the line, unless that is a long one.
     pub fn from_toml(text: &str) -> Result<Self, String> {
-        toml::from_str(text).map_err(|error| error.to_string())
+        toml::from_str(text).map_err(|error: toml::de::Error| {
+            let shown = error.to_string();
+            if shown.len() <= SHOWN_BYTES_MAX {
+                return shown;
+            }
+            let before = error.span().and_then(|span| text.as_bytes().get(..span.start)).unwrap_or_default();
+            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+            let why: String = error.message().chars().take(SHOWN_BYTES_MAX / 4).collect();
+            format!("TOML parse error at line {line}: {why}")
+        })
     }
 
     pub fn to_toml(&self) -> String {
