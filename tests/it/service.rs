@@ -43,6 +43,12 @@ impl Came {
     }
 }
 
+/// Every refusal says why, to a person and to a program.
+fn is_problem(body: &Value) -> bool {
+    let error = &body["error"];
+    body["detail"].is_string() && error["kind"].is_string() && error["message"].is_string()
+}
+
 pub fn client() -> reqwest::Client {
     // Another test may have chosen one already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -125,6 +131,8 @@ impl Caller {
         let text = response.text().await.unwrap();
         let body =
             serde_json::from_str(&text).unwrap_or(if text.is_empty() { Value::Null } else { json!(text) });
+        let is_refused = status.is_client_error() || status.is_server_error();
+        assert!(!is_refused || is_problem(&body), "{status}: {body}");
         Came { status, headers, body }
     }
 

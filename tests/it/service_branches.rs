@@ -33,6 +33,32 @@ async fn before_m(caller: &Caller, thread: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_says_which_thread_it_is_and_what_can_be_done_with_it() {
+    let served = Served::start(settings()).await;
+    let caller = served.caller();
+    caller.scripted(&["n"]).await;
+    caller.thread("u").await;
+    caller.wait("t", json!([{ "ask": "?" }])).await.is(200);
+    for to in ["t", "u"] {
+        let refused = caller.post("/threads/t/fork", json!({ "thread_id": to })).await.is(409);
+        assert_eq!(refused["detail"], format!("there is a thread {to} already"));
+    }
+    let refused = caller.wait("t", json!([])).await.is(409);
+    assert_eq!(refused["error"]["kind"], "busy");
+    for words in ["thread t waits for an answer; answer it (command.resume)", "multitask_strategy"] {
+        assert!(refused["detail"].as_str().unwrap().contains(words), "{refused}");
+    }
+    // What cannot be a thread's name is said to be none, and shown as cut where it is.
+    let long = "x".repeat(300);
+    for (name, words) in [("a%0Ab", "\"a\\nb\", and none can be called so: "), (&*long, "xxx…\", and none")]
+    {
+        let refused = caller.wait(name, json!([])).await.is(404);
+        assert!(refused["detail"].as_str().unwrap().contains(words), "{refused}");
+    }
+    served.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_goes_back_withdraws_what_waits_and_a_late_answer_is_stale() {
     let served = Served::start(settings()).await;
     let caller = served.caller();

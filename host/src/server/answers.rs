@@ -15,7 +15,7 @@ use super::problem::Problem;
 use super::state::known;
 use super::work::{Answering, Ask, Children, Give};
 use crate::model::{
-    CheckpointId, Execution, InterruptId, PendingInterrupt, ResumeTarget, RunConfig, RunId, RunStatus,
+    CheckpointId, Execution, InterruptId, Kind, PendingInterrupt, ResumeTarget, RunConfig, RunId, RunStatus,
     TaskId, ThreadId,
 };
 
@@ -375,7 +375,7 @@ pub async fn resume(
     if !allowed.is_for_all() {
         let what =
             "this key is for some questions only: answer each by its id (POST /interrupts/{id}/answer)";
-        return Err(Problem::new(axum::http::StatusCode::FORBIDDEN, what));
+        return Err(Problem::new(axum::http::StatusCode::FORBIDDEN, Kind::Denied, what));
     }
     let give = match (resume.value, resume.answers, resume.proceed) {
         (Some(value), None, false) => Give::Value(value),
@@ -447,10 +447,9 @@ pub async fn retry(caller: Caller, Path(thread): Path<String>) -> Result<Reply<S
         matches!(execution.status, RunStatus::Failed | RunStatus::Diverged | RunStatus::Interrupted);
     let at = execution.checkpoint_id.filter(|_| has_failed).ok_or_else(|| {
         let status = execution.status.as_str();
-        Problem::conflict(format!(
-            "run {} on thread {thread} is {status}; nothing in it has failed",
-            execution.run_id
-        ))
+        let what =
+            format!("run {} on thread {thread} is {status}; nothing in it has failed", execution.run_id);
+        Problem::conflict(Kind::NotPending, what)
     })?;
     let execution = allowed.carry_out(&thread, Ask::Retry { at }, Vec::new()).await?;
     Ok(Reply(allowed.standing(&thread, execution).await?))

@@ -16,7 +16,7 @@ use super::state::truth;
 use super::threads::IfExists;
 use crate::model::channel::Reducer;
 use crate::model::compile::{CompiledGraph, Work};
-use crate::model::{Json, Timestamp};
+use crate::model::{Json, Kind, Timestamp};
 use crate::store::{AssistantFilter, AssistantRow, ServiceWrite};
 
 /// Where the ids of graphs' own assistants come from.
@@ -170,7 +170,7 @@ pub async fn create(
     let write = ServiceWrite::NewAssistant(row.clone());
     match (allowed.store().serve(&allowed.tenant, vec![write]).await?, create.if_exists) {
         (Ok(()), _) => Ok(Reply(Assistant::of(&row))),
-        (Err(_), IfExists::Raise) => Err(Problem::conflict(format!("there is an assistant {id} already"))),
+        (Err(_), IfExists::Raise) => Err(Problem::exists(format_args!("an assistant {id}"))),
         (Err(_), IfExists::DoNothing) => Ok(Reply(Assistant::of(&named(&allowed, &id.to_string()).await?))),
     }
 }
@@ -261,7 +261,7 @@ pub async fn remove(
     }
     let row = named(&allowed, &id).await?;
     if row.assistant == default_id(&row.graph) {
-        return Err(Problem::conflict("a graph's own assistant stays with it"));
+        return Err(Problem::conflict(Kind::Denied, "a graph's own assistant stays with it"));
     }
     let write = ServiceWrite::RemoveAssistant { assistant: row.assistant };
     match allowed.store().serve(&allowed.tenant, vec![write]).await? {

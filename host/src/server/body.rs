@@ -16,7 +16,7 @@ use utoipa::openapi::path::{Parameter, ParameterIn};
 
 use super::problem::Problem;
 use super::service::Shared;
-use crate::model::{Json, JsonBounds, ThreadId};
+use crate::model::{Json, JsonBounds, Kind, ThreadId};
 
 /// What the caller's tenant may send at once, known since the key was checked.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ pub async fn read(request: Request, bounds: Bounds) -> Result<Vec<u8>, Problem> 
     let reading = async {
         let mut all = Vec::new();
         while let Some(piece) = pieces.next().await {
-            let broken = |_| Problem::new(StatusCode::BAD_REQUEST, "the body broke off");
+            let broken = |_| Problem::new(StatusCode::BAD_REQUEST, Kind::Invalid, "the body broke off");
             let piece = piece.map_err(broken)?;
             if (all.len() + piece.len()) as u64 > bytes.1 {
                 return Err(too_large());
@@ -98,7 +98,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Body<T> {
         if !is_json {
             // Also what keeps a web page from posting here: it cannot say this of itself unasked.
             let what = "the body must be JSON: Content-Type: application/json";
-            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what));
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Kind::Invalid, what));
         }
         let text = std::str::from_utf8(&bytes).map_err(|_| Problem::invalid("the body is no UTF-8 text"))?;
         let body = parse(text, service)?;
@@ -213,12 +213,17 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Shared> for Path<T> {
 
 /// A thread's name from a path: what cannot be one names none.
 pub fn thread(text: &str) -> Result<ThreadId, Problem> {
-    ThreadId::parse(text).map_err(|_| Problem::not_found(format_args!("thread {:?}", clip(text))))
+    ThreadId::parse(text).map_err(|error| {
+        Problem::not_found(format_args!("thread {:?}, and none can be called so: {}", clip(text), error.rule))
+    })
 }
 
 /// What is repeated to the caller is not longer than a line.
 pub fn clip(text: &str) -> String {
-    text.chars().take(80).collect()
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// What a caller notes about something: an object of bounded size.

@@ -1,6 +1,7 @@
 //! Threads that are made from others, and what is no longer needed of those there are.
 
 use axum::Json as Reply;
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -70,7 +71,16 @@ async fn branch(
 ) -> Result<Reply<Thread>, Problem> {
     let thread = &from.note.thread;
     if from.status == Some(RunStatus::Running) && at.is_none() {
-        return Err(Problem::conflict(format!("thread {thread} is running; wait for its run, or cancel it")));
+        return Err(Problem::conflict(
+            Kind::Busy,
+            format!("thread {thread} is running; wait for its run, or cancel it"),
+        ));
+    }
+    let taken = || Problem::exists(format_args!("a thread {to}"));
+    match known(allowed, &to).await {
+        Ok(_) => return Err(taken()),
+        Err(problem) if problem.status() != StatusCode::NOT_FOUND => return Err(problem),
+        Err(_) => {}
     }
     allowed.service.room_for_thread(&allowed.tenant).await?;
     let now = allowed.host.clock().now();
@@ -78,7 +88,7 @@ async fn branch(
     let made = vec![ServiceWrite::NewNote(note)];
     if from.status.is_none() {
         if allowed.store().serve(&allowed.tenant, made).await?.is_err() {
-            return Err(Problem::conflict(format!("there is a thread {to} already")));
+            return Err(taken());
         }
     } else {
         let ask = Ask::Fork { from: thread.clone(), at };

@@ -73,7 +73,7 @@ impl FromRequestParts<Shared> for Caller {
 
 fn unknown(what: &str) -> Problem {
     let error = ErrorRecord::new(Kind::Denied, what).with("needs", "key");
-    Problem::new(StatusCode::UNAUTHORIZED, what).because(&error)
+    Problem::because(StatusCode::UNAUTHORIZED, &error)
 }
 
 fn key_of(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
@@ -121,7 +121,7 @@ impl Caller {
                     let what = format!("this key is not for this: it takes the scope {}", words.join(" or "));
                     let error =
                         ErrorRecord::new(Kind::Denied, &what).with("needs", "scope").with("scopes", words);
-                    return Err(Problem::new(StatusCode::FORBIDDEN, what).because(&error));
+                    return Err(Problem::because(StatusCode::FORBIDDEN, &error));
                 }
                 // What narrows an answer key says nothing where its owner may do all that a run may.
                 let narrows = !has.contains(&Scope::Run);

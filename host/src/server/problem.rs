@@ -30,9 +30,9 @@ pub struct Problem {
 pub struct ProblemBody {
     /// One sentence: what, which, the limit, the way out.
     pub detail: String,
-    /// `kind`, `message` and the kind's particulars, where the engine refused.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<Value>,
+    /// `kind`, `message` and the kind's particulars, for a program.
+    #[schema(value_type = Object)]
+    pub error: Value,
     /// The thread's latest run, where a thread is what it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
@@ -44,35 +44,37 @@ pub struct ProblemBody {
 }
 
 impl Problem {
-    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        let body = ProblemBody { detail: detail.into(), ..ProblemBody::default() };
+    pub fn new(status: StatusCode, kind: Kind, detail: impl Into<String>) -> Self {
+        Self::because(status, &ErrorRecord::new(kind, detail))
+    }
+
+    pub fn because(status: StatusCode, error: &ErrorRecord) -> Self {
+        let detail = error.message.clone();
+        let body = ProblemBody { detail, error: json!(error), ..ProblemBody::default() };
         Self { status, body: Box::new(body), retry_after_s: None }
     }
 
     pub fn not_found(what: impl std::fmt::Display) -> Self {
-        let detail = format!("there is no {what}");
-        let error = ErrorRecord::new(Kind::NotFound, detail.clone());
-        Self::new(StatusCode::NOT_FOUND, detail).because(&error)
-    }
-
-    /// With what a program can act on.
-    pub fn because(mut self, error: &ErrorRecord) -> Self {
-        self.body.error = Some(json!(error));
-        self
+        Self::new(StatusCode::NOT_FOUND, Kind::NotFound, format!("there is no {what}"))
     }
 
     pub fn invalid(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, Kind::Invalid, detail)
     }
 
-    pub fn conflict(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, detail)
+    /// Something is not as the request takes it to be.
+    pub fn conflict(kind: Kind, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, kind, detail)
+    }
+
+    /// A name that is taken.
+    pub fn exists(what: impl std::fmt::Display) -> Self {
+        Self::conflict(Kind::Invalid, format!("there is {what} already"))
     }
 
     /// A bound that was met: `error.limit` and `error.value` name it, whatever the status.
     pub fn limit(status: StatusCode, limit: &str, value: u64, detail: impl Into<String>) -> Self {
-        let detail = format!("{} ({limit})", detail.into());
-        Self::new(status, detail.clone()).because(&ErrorRecord::limit(limit, value, detail))
+        Self::because(status, &ErrorRecord::limit(limit, value, format!("{} ({limit})", detail.into())))
     }
 
     pub fn too_large(limit: &str, value: u64, detail: impl Into<String>) -> Self {
@@ -81,10 +83,7 @@ impl Problem {
 
     /// As of a quota: of one caller there is too much.
     pub fn busy(error: ErrorRecord) -> Self {
-        let mut problem = Self::new(StatusCode::TOO_MANY_REQUESTS, error.message.clone());
-        problem.retry_after_s = Some(1);
-        problem.body.error = Some(json!(error));
-        problem
+        Self { retry_after_s: Some(1), ..Self::because(StatusCode::TOO_MANY_REQUESTS, &error) }
     }
 
     /// So many at once are there already.
@@ -94,16 +93,15 @@ impl Problem {
     }
 
     pub fn unavailable(detail: impl Into<String>) -> Self {
-        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, detail);
-        let error = ErrorRecord::new(Kind::Busy, problem.detail());
-        Self { retry_after_s: Some(1), ..problem.because(&error) }
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, Kind::Busy, detail);
+        Self { retry_after_s: Some(1), ..problem }
     }
 
     /// The host's own failure: whoever runs it reads why in its log.
     fn failed(error: &dyn std::fmt::Display) -> Self {
         tracing::error!(%error, "a request could not be carried out");
         let what = "the host could not do this; its log says why";
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, what).because(&ErrorRecord::new(Kind::Store, what))
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, Kind::Store, what)
     }
 
     pub fn status(&self) -> StatusCode {
@@ -145,12 +143,11 @@ impl Problem {
             }
             Kind::Store => return Self::failed(error),
         };
-        let mut problem = Self::new(status, error.message.clone());
+        let mut problem = Self::because(status, error);
         if status == StatusCode::TOO_MANY_REQUESTS {
             let ms = error.more.get("retry_after_ms").and_then(Value::as_u64);
             problem.retry_after_s = Some(ms.map_or(60, |ms| ms.div_ceil(1000)).clamp(1, 3600));
         }
-        problem.body.error = Some(json!(error));
         problem
     }
 }

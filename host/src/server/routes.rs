@@ -22,6 +22,7 @@ use super::{
     answers, assistants, body, branches, components, graphs, health, journal, metrics, openapi, runs, state,
     stateless, tenants, threads,
 };
+use crate::model::Kind;
 
 /// Those that answer soon, whatever happens.
 fn quick() -> OpenApiRouter<Shared> {
@@ -120,7 +121,11 @@ async fn nowhere() -> Problem {
 }
 
 async fn not_so() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the route takes other methods; GET /openapi.json has them")
+    Problem::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        Kind::Invalid,
+        "the route takes other methods; GET /openapi.json has them",
+    )
 }
 
 /// So many requests at once, each in a span of its own, each counted.
@@ -161,7 +166,11 @@ fn names_one_host(request: &Request) -> Result<(), Problem> {
     match (request.headers().get_all(header::HOST).iter().count(), request.version()) {
         (1, _) => Ok(()),
         (0, version) if version != Version::HTTP_11 => Ok(()),
-        _ => Err(Problem::new(StatusCode::BAD_REQUEST, "a request names its host, and one only (Host)")),
+        _ => Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            Kind::Invalid,
+            "a request names its host, and one only (Host)",
+        )),
     }
 }
 
@@ -238,6 +247,10 @@ async fn in_time(State(service): State<Shared>, request: Request, next: Next) ->
     let most = Duration::from_millis(service.settings.request_ms);
     match tokio::time::timeout(most, next.run(request)).await {
         Ok(response) => response,
-        Err(_) => Problem::unavailable("this took too long; what was accepted goes on").into_response(),
+        Err(_) => Problem::unavailable(
+            "this took too long to be answered here; if it was accepted, it goes on: the same request with the same \
+             Idempotency-Key gets its reply, and GET says how things stand",
+        )
+        .into_response(),
     }
 }

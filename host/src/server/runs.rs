@@ -246,7 +246,9 @@ pub async fn remove(
     let write = ServiceWrite::RemoveInvocation { invocation: row.invocation };
     match allowed.store().serve(&allowed.tenant, vec![write]).await? {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(_) => Err(Problem::conflict(format!("run {} is not over; cancel it first", row.invocation))),
+        Err(_) => {
+            Err(Problem::conflict(Kind::Busy, format!("run {} is not over; cancel it first", row.invocation)))
+        }
     }
 }
 
@@ -390,10 +392,8 @@ pub async fn call_off(allowed: &Allowed, row: &InvocationRow, why: &str) -> Resu
             Err(error) => return Err(error.into()),
         }
     } else if !was_open {
-        return Err(Problem::conflict(format!(
-            "run {} is over; there is nothing to call off",
-            row.invocation
-        )));
+        let what = format!("run {} is over; there is nothing to call off", row.invocation);
+        return Err(Problem::conflict(Kind::NotPending, what));
     }
     if was_open && row.status == InvocationStatus::Running {
         // What it has not made durable need not be computed to its end.
@@ -463,7 +463,7 @@ pub async fn submit(allowed: &Allowed, thread: &ThreadId, run: RunCreate) -> Res
         Some(_) => {
             let execution = allowed.host.execution(RunConfig::thread(thread.as_str())).await?;
             if execution.checkpoint_id.is_none() {
-                return Err(Problem::conflict("nothing ran yet"));
+                return Err(Problem::conflict(Kind::NotPending, "nothing ran yet"));
             }
             earlier(allowed, thread, from, &execution).await?
         }
@@ -490,13 +490,15 @@ pub async fn submit(allowed: &Allowed, thread: &ThreadId, run: RunCreate) -> Res
 /// The refusal of new input, with how the thread stands.
 async fn not_free(allowed: &Allowed, thread: &ThreadId) -> Problem {
     let what = match allowed.host.execution(RunConfig::thread(thread.as_str())).await {
-        Ok(execution) if execution.status == RunStatus::Interrupted => "waits for an answer",
-        _ => "is busy",
+        Ok(execution) if execution.status == RunStatus::Interrupted => {
+            "waits for an answer; answer it (command.resume), or"
+        }
+        _ => "is busy; wait for its run, or",
     };
-    Problem::conflict(format!(
-        "thread {thread} {what}; answer it (command.resume), or say what becomes of new input (multitask_strategy: \
-         enqueue, interrupt or rollback)"
-    ))
+    let what = format!(
+        "thread {thread} {what} say what becomes of new input (multitask_strategy: enqueue, interrupt or rollback)"
+    );
+    Problem::conflict(Kind::Busy, what)
 }
 
 /// What a body asks.
@@ -523,6 +525,7 @@ async fn ask(
                 (Ask::Answer(answering), Some(to)) => match answering.give {
                     Give::Value(value) => Ok(Ask::Rewind { to, then: Then::Answer(value) }),
                     _ => Err(Problem::conflict(
+                        Kind::Stale,
                         "at an earlier checkpoint questions are asked anew, under new ids: answer with one value, or \
                          run it first",
                     )),
@@ -534,7 +537,9 @@ async fn ask(
             )),
             (None, Some(values @ Value::Object(_))) => {
                 let execution = allowed.host.execution(RunConfig::thread(thread.as_str())).await?;
-                let at = execution.checkpoint_id.ok_or_else(|| Problem::conflict("nothing ran yet"))?;
+                let at = execution
+                    .checkpoint_id
+                    .ok_or_else(|| Problem::conflict(Kind::NotPending, "nothing ran yet"))?;
                 Ok(Ask::Set(Written { at, values, as_node: None }))
             }
             (None, Some(_)) => Err(Problem::invalid("command.update is an object from channels to values")),
@@ -615,7 +620,7 @@ async fn go_on(allowed: &Allowed, thread: &ThreadId) -> Result<Ask, Problem> {
             Ok(if gates.is_empty() { Ask::Look } else { Ask::Proceed { run: execution.run_id, gates } })
         }
         (RunStatus::Failed | RunStatus::Diverged, Some(at)) => Ok(Ask::Retry { at }),
-        (RunStatus::Running, _) => Err(Problem::conflict(format!("thread {thread} is busy"))),
+        (RunStatus::Running, _) => Err(Problem::conflict(Kind::Busy, format!("thread {thread} is busy"))),
         // There is nothing to be done, and that is how it ends.
         (RunStatus::Completed, _) => Ok(Ask::Look),
         _ => Err(nothing()),

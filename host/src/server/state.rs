@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::shapes::{Checkpoint, Interrupt, Task, ThreadState, select, time, waited_at};
 use super::work::{self, Ask, Then, Written};
 use crate::model::checkpoint::{CheckpointKind, CheckpointRow, RunRow, TaskRow, TaskState};
-use crate::model::{CheckpointId, Execution, Json, RunConfig, RunId, TaskId, ThreadId};
+use crate::model::{CheckpointId, Execution, Json, Kind, RunConfig, RunId, TaskId, ThreadId};
 use crate::store::{RunSnapshot, ServiceWrite, Store};
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -191,7 +191,7 @@ pub async fn update(
     let named = named(update.checkpoint.as_ref(), update.checkpoint_id.as_deref(), &thread)?;
     let execution = allowed.host.execution(RunConfig::thread(thread.as_str())).await?;
     let Some(at) = execution.checkpoint_id else {
-        return Err(Problem::conflict("the thread has no checkpoint"));
+        return Err(Problem::conflict(Kind::NotPending, "the thread has no checkpoint"));
     };
     let values = Value::Object(update.values.unwrap_or_default());
     let as_node = update.as_node;
@@ -236,7 +236,10 @@ pub async fn earlier(
     };
     allowed.host.checkpoint(RunConfig::thread(thread.as_str()), id).await?;
     if now.status == crate::model::RunStatus::Running {
-        return Err(Problem::conflict(format!("thread {thread} is running; wait for its run, or cancel it")));
+        return Err(Problem::conflict(
+            Kind::Busy,
+            format!("thread {thread} is running; wait for its run, or cancel it"),
+        ));
     }
     Ok(Some(id))
 }
@@ -256,7 +259,8 @@ impl Allowed {
         let mut row = work::call(self.fresh_id(), thread.clone(), note, (&ask, work::AT_ONCE), now)?;
         row.actor.clone_from(&self.actor);
         let accepted = self.service.accept(&self.tenant, row, before, false).await?;
-        let accepted = accepted.ok_or_else(|| Problem::conflict("the thread was changed meanwhile"))?;
+        let accepted =
+            accepted.ok_or_else(|| Problem::conflict(Kind::Stale, "the thread was changed meanwhile"))?;
         let wait = std::time::Duration::from_millis(self.service.settings.answer_ms);
         match tokio::time::timeout(wait, accepted.done).await {
             Ok(Ok(result)) => Ok(result?),

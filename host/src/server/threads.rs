@@ -55,7 +55,7 @@ pub async fn create(caller: Caller, Body(create): Body<ThreadCreate>) -> Result<
     let note = NoteRow { thread: thread.clone(), metadata, created_at: now, updated_at: now };
     let made = allowed.store().serve(&allowed.tenant, vec![ServiceWrite::NewNote(note)]).await?;
     if made.is_err() && create.if_exists.unwrap_or_default() == IfExists::Raise {
-        return Err(Problem::conflict(format!("there is a thread {thread} already")));
+        return Err(Problem::exists(format_args!("a thread {thread}")));
     }
     let listed = known(&allowed, &thread).await?;
     Ok(Reply(shown(&allowed, &listed).await?))
@@ -123,7 +123,7 @@ pub async fn remove(caller: Caller, Path(thread): Path<String>) -> Result<Status
 
 /// Removes a thread that nobody runs, with what was asked of it.
 pub async fn forget(allowed: &Allowed, thread: &ThreadId) -> Result<(), Problem> {
-    let runs = || Problem::conflict(format!("thread {thread} is running; cancel its run first"));
+    let runs = || Problem::conflict(Kind::Busy, format!("thread {thread} is running; cancel its run first"));
     let running = Some(InvocationStatus::Running);
     if !allowed.store().invocations(&allowed.tenant, thread, running, (1, 0)).await?.is_empty() {
         return Err(runs());
