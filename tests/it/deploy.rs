@@ -234,6 +234,8 @@ async fn what_is_no_service_is_told_apart_and_gets_no_key() {
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nobody = format!("http://{}", closed.local_addr().unwrap());
     drop(closed);
+    let served = Served::start(settings()).await;
+    let tls = format!("https://{}", served.url.strip_prefix("http://").unwrap());
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silence = format!("http://{}", silent.local_addr().unwrap());
     let text = Other::start(|_, _| axum::response::IntoResponse::into_response("hello")).await;
@@ -249,8 +251,9 @@ async fn what_is_no_service_is_told_apart_and_gets_no_key() {
     .await;
     let large = Other::start(|_, _| says(json!({ "name": " ".repeat(2 << 20) }))).await;
     for (what, url, code, kind, words) in [
-        ("nobody", &nobody, 1, "store", &["nothing answers at", "refused", "holdpoint serve", "--url"][..]),
-        ("silence", &silence, 1, "store", &["did not answer within 300 ms", "--timeout-ms"]),
+        ("nobody", &nobody, 1, "busy", &["nothing answers at", "refused", "holdpoint serve", "--url"][..]),
+        ("silence", &silence, 1, "busy", &["did not answer within 300 ms", "--timeout-ms"]),
+        ("no TLS", &tls, 1, "busy", &["does not speak TLS"]),
         ("a page", &text.url, 2, "invalid", &["is no Holdpoint"]),
         ("another service", &other.url, 2, "invalid", &["is no Holdpoint"]),
         ("a redirect", &sends_on.url, 2, "invalid", &["sends on to", "http://10.0.0.1/x", "say --url"]),
@@ -268,8 +271,29 @@ async fn what_is_no_service_is_told_apart_and_gets_no_key() {
             );
         }
     }
+    served.end().await;
     for other in [text, other, sends_on, endless, large] {
         assert_eq!(*other.asked.lock().unwrap(), ["/info false"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_is_stopped_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    graph(dir.path(), "g.toml", "g", &[("n", &format!("component = {:?}", component("script")))]);
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    for signal in ["-INT", "-TERM"] {
+        let mut command = tokio::process::Command::new(binary());
+        command.current_dir(dir.path()).args(["deploy", "g.toml", "--json", "--url"]);
+        command.arg(format!("http://{}", silent.local_addr().unwrap())).env_remove("HOLDPOINT_KEY");
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let _asked = silent.accept().await.unwrap();
+        let id = child.id().unwrap().to_string();
+        assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let output = child.wait_with_output().await.unwrap();
+        assert_eq!(output.status.code(), Some(130), "{signal}: {output:?}");
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(document["error"]["message"].as_str().unwrap().starts_with("stopped"), "{document}");
     }
 }
 
@@ -296,7 +320,7 @@ async fn a_service_that_says_what_cannot_be_is_not_believed() {
     .await;
     let babbles = Other::start(|path, _| poses(path).unwrap_or_else(|| says(json!(["?"])))).await;
     for (what, url, code, words) in [
-        ("shows the key", &echo.url, 2, &["[key]", "\\u{1b}[2J"][..]),
+        ("shows the key", &echo.url, 1, &["[key]", "\\u{1b}[2J"][..]),
         ("sends the key on", &sends_on.url, 2, &["sends on to", "http://10.0.0.1/[key]"]),
         ("another digest", &damages.url, 1, &["script.wasm", "damaged on its way"]),
         ("no document", &babbles.url, 2, &["is no Holdpoint", "cannot be read"]),
@@ -360,6 +384,18 @@ async fn what_is_refused_is_said_by_file_and_in_the_services_own_words() {
     }
     let ran = deploy(dir.path(), &served.url, None, &["none.toml"]).await;
     assert!(ran.code == 2 && ran.err.contains("cannot read the graph none.toml"), "{ran:#?}");
+    // What would be left of it may well be a graph, and another one.
+    graph(dir.path(), "g.toml", "g", &[("n", &script)]);
+    let text = std::fs::read_to_string(dir.path().join("g.toml")).unwrap();
+    std::fs::write(dir.path().join("g.toml"), format!("{text}\n#{}\n", "#".repeat(4 << 20))).unwrap();
+    let document = deploy(dir.path(), &served.url, None, &["g.toml", "--json"]).await.document(2);
+    assert_eq!(document["error"]["limit"], "graph_bytes", "{document}");
+    assert!(document["error"]["message"].as_str().unwrap().contains("at most 4194304"), "{document}");
+    std::fs::write(dir.path().join("g.toml"), format!("{text}{}", "\0".repeat(1 << 20))).unwrap();
+    let ran = deploy(dir.path(), &served.url, None, &["g.toml"]).await;
+    assert!(ran.code == 2 && ran.err.contains("g.toml is no graph file"), "{}", ran.err.len());
+    assert!(ran.err.len() < 2_000, "a line of a mebibyte is not repeated");
+
     let ran = deploy(dir.path(), "127.0.0.1:2024", None, &["g.toml"]).await;
     assert!(ran.code == 2 && ran.err.contains("http://127.0.0.1:2024"), "{ran:#?}");
     let listed = served.caller().get("/graphs").await.is(200);

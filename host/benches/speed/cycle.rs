@@ -1,6 +1,7 @@
 //! One thread at a time: start to pause, pause to completion, what they are measured against, and what they
 //! consist of; a turn does each once, in an order of its own.
 
+use anyhow::Context as _;
 use holdpoint::{Command, Graph, RunConfig, RunStatus};
 
 use crate::amount::Amount;
@@ -24,8 +25,10 @@ pub struct Measured {
     trip: Samples,
     start: Samples,
     resume: Samples,
+    resume_by_id: Samples,
     pub load_absent: Samples,
     pub commit_start: Samples,
+    pub head: Samples,
     pub load_paused: Samples,
     pub values: Samples,
     pub commit_resume: Samples,
@@ -59,6 +62,7 @@ async fn turn(bench: &mut Bench, parts: &mut Parts, m: &mut Measured, i: usize) 
             3 => m.trip.time(bench.bare_commit.trip()).await?,
             4 => cycle(&bench.graph, &format!("t{i}"), (&mut m.start, &mut m.resume)).await?,
             5 => parts.store(bench, m, &format!("p{i}")).await?,
+            6 => by_id(&bench.graph, &format!("q{i}"), &mut m.resume_by_id).await?,
             _ => parts.sandbox(bench, m).await?,
         }
     }
@@ -66,8 +70,8 @@ async fn turn(bench: &mut Bench, parts: &mut Parts, m: &mut Measured, i: usize) 
 }
 
 /// Shuffled, and the same in every run: what a thing costs depends on what was done just before it.
-fn order(turn: usize) -> [usize; 7] {
-    let mut kinds = [0, 1, 2, 3, 4, 5, 6];
+fn order(turn: usize) -> [usize; 8] {
+    let mut kinds = [0, 1, 2, 3, 4, 5, 6, 7];
     let mut random = (turn as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for last in (1..kinds.len()).rev() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -90,6 +94,16 @@ pub async fn cycle(
 /// Answers the one question of a thread, after which it completes.
 pub async fn answered(graph: &Graph, thread: &str, resume: &mut Samples) -> anyhow::Result<()> {
     let command = Command::resume(node::answer());
+    let completed = resume.time(graph.resume(RunConfig::thread(thread), command)).await?;
+    anyhow::ensure!(completed.status == RunStatus::Completed, "{completed:#?}");
+    Ok(())
+}
+
+/// Answers a thread's question by its id, as who was shown it does.
+async fn by_id(graph: &Graph, thread: &str, resume: &mut Samples) -> anyhow::Result<()> {
+    let paused = graph.invoke(RunConfig::thread(thread), node::input()).await?;
+    let asked = paused.interrupts.first().context("it asks")?;
+    let command = Command::answers([(asked.interrupt.id, node::answer())]);
     let completed = resume.time(graph.resume(RunConfig::thread(thread), command)).await?;
     anyhow::ensure!(completed.status == RunStatus::Completed, "{completed:#?}");
     Ok(())
@@ -122,6 +136,8 @@ fn show(bench: &Bench, mut m: Measured, counted: [Counted; 3], parts: &Parts, re
     report.add(Row::times(format!("bare commit of a resume's {resumed} rows"), &mut m.bare_resume).on_page());
     let start = report.add(Row::times("start to paused", &mut m.start).raw(raw[0]).on_page());
     let resume = report.add(Row::times("resume to completed", &mut m.resume).raw(raw[1]).on_page());
+    let by_id = Row::times("resume to completed, by the question's id", &mut m.resume_by_id);
+    report.add(by_id.raw(raw[1]).on_page());
     report.add(Row::times("start to paused; raw: 3 rows", &mut m.start).raw(three + call));
     report.add(Row::times("resume to completed; raw: 3 rows", &mut m.resume).raw(three + call));
     report.chart(Chart {
@@ -165,6 +181,10 @@ fn show(bench: &Bench, mut m: Measured, counted: [Counted; 3], parts: &Parts, re
     report.title("What a resume consists of");
     let mut known = 0.0;
     let consists = parts.resume(of_resume);
+    if consists == Consists::ReadsHead {
+        let row = Row::times("resume: Store::head, which says what it is for", &mut m.head);
+        known += report.add(row.of_whole(resume));
+    }
     if consists == Consists::Reads {
         let row = Row::times("resume: Store::load of the paused thread", &mut m.load_paused);
         known += report.add(row.of_whole(resume));

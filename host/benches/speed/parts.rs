@@ -35,6 +35,7 @@ pub struct Parts {
 struct Does {
     load_absent: u64,
     commit_start: u64,
+    head: u64,
     load_paused: u64,
     values: u64,
     commit_resume: u64,
@@ -45,6 +46,8 @@ struct Does {
 pub enum Consists {
     /// All is read that could be, and committed.
     Reads,
+    /// The thread is known, and one look at its head says whether it is still so.
+    ReadsHead,
     /// Nothing is read: the store or the engine had it at hand.
     ReadsNothing,
     /// The rows here no longer stand for what the engine writes, or it reads something else.
@@ -96,6 +99,8 @@ impl Parts {
         m.commit_start.time(self.store.commit(batch)).await?;
         let started = statements(host);
 
+        m.head.time(self.store.head(&self.tenant, &thread)).await?;
+        let looked = statements(host);
         let paused = m.load_paused.time(self.store.load(&self.tenant, &thread)).await?;
         let paused = paused.expect("it was started");
         let loaded = statements(host);
@@ -107,7 +112,8 @@ impl Parts {
         self.does = Does {
             load_absent: loaded_absent - before,
             commit_start: started - loaded_absent,
-            load_paused: loaded - started,
+            head: looked - started,
+            load_paused: loaded - looked,
             values: valued - loaded,
             commit_resume: statements(host) - valued,
         };
@@ -224,18 +230,20 @@ impl Parts {
     }
 
     pub fn start(&self, whole: Counted) -> Consists {
-        Consists::of(whole, self.does.commit_start, self.does.load_absent)
+        Consists::of(whole, self.does.commit_start, (self.does.load_absent, 0))
     }
 
     pub fn resume(&self, whole: Counted) -> Consists {
-        Consists::of(whole, self.does.commit_resume, self.does.load_paused + self.does.values)
+        let Does { head, load_paused, values, .. } = self.does;
+        Consists::of(whole, self.does.commit_resume, (load_paused + values, head))
     }
 }
 
 impl Consists {
-    fn of(whole: Counted, commit: u64, reads: u64) -> Self {
+    fn of(whole: Counted, commit: u64, (reads, head): (u64, u64)) -> Self {
         match whole.statements {
             all if all == commit + reads => Self::Reads,
+            all if all == commit + head && head > 0 => Self::ReadsHead,
             all if all == commit => Self::ReadsNothing,
             _ => Self::Otherwise,
         }

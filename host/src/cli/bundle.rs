@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
 use crate::engine::{EngineError, read_file};
+use crate::model::ids::InvalidName;
 use crate::model::{Digest, GraphSpec, Limits, NodeId};
 use crate::sandbox::InvalidComponent;
 
@@ -126,15 +127,18 @@ impl Reader {
         let mut below = BTreeMap::new();
         for (node, of) in &mut spec.nodes {
             if let Some(component) = &of.component {
-                let digest = self.component(component).map_err(|failure| match failure {
-                    Failure::Engine(error) => Failure::Engine(error.at(&spec.name, node)),
-                    other => other,
-                })?;
+                let digest = match component.starts_with("sha256:") {
+                    true => named(component).map_err(|error| misnamed(&file, node, &error))?,
+                    false => self.component(component).map_err(|failure| match failure {
+                        Failure::Engine(error) => Failure::Engine(error.at(&spec.name, node)),
+                        other => other,
+                    })?,
+                };
                 of.component = Some(digest.to_string());
             }
             match &of.graph {
                 Some(graph) if graph.starts_with("sha256:") => {
-                    named(graph)?;
+                    named(graph).map_err(|error| misnamed(&file, node, &error))?;
                 }
                 Some(graph) => {
                     below.insert(node.clone(), self.graph(Path::new(graph), Some((&spec.name, node)))?);
@@ -149,9 +153,6 @@ impl Reader {
     }
 
     fn component(&mut self, named: &str) -> Result<Digest, Failure> {
-        if named.starts_with("sha256:") {
-            return self::named(named);
-        }
         let file = Path::new(named);
         let own = own_path(file);
         if let Some(known) = self.components.get(&own) {
@@ -172,8 +173,12 @@ fn own_path(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-fn named(digest: &str) -> Result<Digest, Failure> {
-    digest.parse().map_err(|error| Failure::argument(format!("{error}")))
+fn named(digest: &str) -> Result<Digest, InvalidName> {
+    digest.parse()
+}
+
+fn misnamed(file: &str, node: &str, error: &InvalidName) -> Failure {
+    Failure::argument(format!("{file}: node {node}: {error}"))
 }
 
 fn component(file: &Path) -> Result<Vec<u8>, Failure> {
@@ -256,7 +261,7 @@ mod tests {
                 &["gone.wasm (node a of the graph g)", "No such file"],
             ),
             (&node("component = \"folder\""), None, &["folder (node a of the graph g)", "no regular file"]),
-            (&node("component = \"sha256:12\""), None, &["sha256:12", "64 hex digits"]),
+            (&node("component = \"sha256:12\""), None, &["g.toml: node a", "sha256:12", "64 hex digits"]),
             (&node("graph = \"gone.toml\""), None, &["gone.toml (node a of the graph g)", "No such file"]),
             (&node("graph = \"g.toml\""), None, &["contains itself", " -> "]),
             (&node("component = \"a.wasm\""), Some("a/b"), &["\"a/b\"", "--name"]),

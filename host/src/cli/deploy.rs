@@ -11,6 +11,7 @@ use super::document::{Exit, Said};
 use super::failure::Failure;
 use super::screen::harmless;
 use super::service::{KEY_VARIABLE, Service, Speaking};
+use super::stop::Signals;
 use super::{Shell, quoted};
 use crate::model::{Digest, GraphSpec};
 
@@ -27,7 +28,8 @@ this machine. The key needs the scope `deploy`. It goes over https, or to this m
 http only with --insecure-http. No redirect is followed, and no proxy is used.
 
     holdpoint deploy guests/issue-desk.toml
-    HOLDPOINT_KEY=$(cat key) holdpoint deploy desk.toml --url https://holdpoint.example --name desk";
+    export HOLDPOINT_KEY=$(cat key)
+    holdpoint deploy desk.toml --url https://holdpoint.example --name desk";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -71,7 +73,17 @@ struct Sent {
     uploaded: bool,
 }
 
+const STOPPED: &str = "stopped; what the service has taken stays, and the same command goes on from there";
+
 pub async fn run(args: Args, shell: &Shell) -> Result<Said, Failure> {
+    let mut signals = Signals::listen()?;
+    tokio::select! {
+        deployed = deploy(args, shell) => deployed,
+        () = signals.next() => Err(Failure::Stopped(STOPPED)),
+    }
+}
+
+async fn deploy(args: Args, shell: &Shell) -> Result<Said, Failure> {
     let speaking =
         Speaking { insecure_http: args.insecure_http, timeout: args.timeout_ms.map(Duration::from_millis) };
     let key = std::env::var_os(KEY_VARIABLE).map(|key| key.to_string_lossy().into_owned());
@@ -138,6 +150,7 @@ struct Next {
     url: String,
     body: Value,
     command: String,
+    takes_key: bool,
 }
 
 impl Next {
@@ -152,7 +165,7 @@ impl Next {
             true => format!("printf 'x-api-key: %s' \"${KEY_VARIABLE}\" | curl -H @- {request}"),
             false => format!("curl {request}"),
         };
-        Self { url, body, command }
+        Self { url, body, command, takes_key: service.has_key() }
     }
 }
 
@@ -179,6 +192,7 @@ fn text(graph: &Deployed, below: &[Deployed], next: &Next) -> String {
             text.push_str(&format!("note: {}: {}\n", harmless(&of.name), harmless(withheld)));
         }
     }
-    text.push_str(&format!("\nstart a run with\n    {}\n", harmless(&next.command)));
+    let how = if next.takes_key { format!(", with {KEY_VARIABLE} exported,") } else { String::new() };
+    text.push_str(&format!("\nstart a run{how} with\n    {}\n", harmless(&next.command)));
     text
 }

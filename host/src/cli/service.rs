@@ -79,8 +79,10 @@ impl ServiceError {
             }
             Self::Key { .. } => Exit::Refused,
             Self::Refused { error, .. } => match error.kind {
+                // It may go later.
+                _ if error.more.contains_key("retry_after_ms") => Exit::Failed,
+                Kind::Busy | Kind::Store => Exit::Failed,
                 Kind::Invalid | Kind::Limit => Exit::Usage,
-                Kind::Store => Exit::Failed,
                 _ => Exit::Refused,
             },
         }
@@ -92,8 +94,9 @@ impl ServiceError {
                 return ErrorRecord { message: self.to_string(), ..error.clone() };
             }
             Self::Key { .. } => Kind::Denied,
+            Self::WrongDigest { .. } => Kind::Store,
             _ if self.exit() == Exit::Usage => Kind::Invalid,
-            _ => Kind::Store,
+            _ => Kind::Busy,
         };
         ErrorRecord::new(kind, self.to_string())
     }
@@ -249,7 +252,7 @@ impl Service {
     ) -> Result<(bool, String), ServiceError> {
         let within = self.timeout.unwrap_or(within);
         let failed = |error: reqwest::Error| {
-            let (url, why) = (self.base.to_string(), cause(&error));
+            let (url, why) = (self.base.to_string(), self.cause(&error));
             match (error.is_timeout(), error.is_connect()) {
                 (_, true) => ServiceError::Unreachable { url, why },
                 (true, _) => ServiceError::Late { url, ms: within.as_millis() },
@@ -276,6 +279,15 @@ impl Service {
             }
         }
         Err(self.not_holdpoint(&format!("its answer has more than {ANSWER_BYTES_MAX} bytes")))
+    }
+
+    fn cause(&self, error: &reqwest::Error) -> String {
+        let cause = cause(error);
+        // What rustls says where the first bytes are none of TLS.
+        match self.base.scheme() == "https" && cause.contains("InvalidContentType") {
+            true => "what is there does not speak TLS; is it http://?".to_owned(),
+            false => cause,
+        }
     }
 
     fn sent_to(&self, response: &Response) -> String {
@@ -322,8 +334,13 @@ impl Service {
                  has, on the service's machine"
             ),
             _ => {
-                // Only what the engine refused has a kind; the rest is of the request.
-                let error = error.unwrap_or_else(|| ErrorRecord::new(Kind::Invalid, ""));
+                // Every refusal has a kind; what has none that is known here is the service's own affair.
+                let error = error.unwrap_or_else(|| ErrorRecord::new(Kind::Store, ""));
+                let wait_ms = error.more.get("retry_after_ms").and_then(Value::as_u64);
+                let detail = match wait_ms {
+                    Some(ms) => format!("{detail}; it may go in {} s", ms.div_ceil(1_000)),
+                    None => detail,
+                };
                 return ServiceError::Refused {
                     what: what.to_owned(),
                     error: ErrorRecord { message: detail, ..error },
@@ -336,7 +353,7 @@ impl Service {
 
 fn address(text: &str) -> Result<Url, ServiceError> {
     let wrong = |url: &str, what: &str| Err(ServiceError::Url { url: url.to_owned(), what: what.to_owned() });
-    let Ok(mut url) = Url::parse(text) else {
+    let Ok(url) = Url::parse(text) else {
         return wrong(text, "it is like http://127.0.0.1:2024");
     };
     if !url.username().is_empty() || url.password().is_some() {
@@ -346,8 +363,9 @@ fn address(text: &str) -> Result<Url, ServiceError> {
     if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none_or(str::is_empty) {
         return wrong(text, "it is like http://127.0.0.1:2024, and begins with http:// or https://");
     }
-    url.set_query(None);
-    url.set_fragment(None);
+    if url.query().is_some() || url.fragment().is_some() {
+        return wrong(text, "it has neither a query (?) nor a fragment (#)");
+    }
     Ok(url)
 }
 
@@ -407,6 +425,8 @@ mod tests {
             ("desk.example", "it is like http://"),
             ("ftp://desk.example", "begins with http://"),
             ("file:///etc", "begins with http://"),
+            ("http://desk.example/?q", "neither a query"),
+            ("http://desk.example/#f", "neither a query"),
             ("https://me:hp_secret@desk.example", "HOLDPOINT_KEY"),
         ] {
             let said = at(url, None, false).unwrap_err().to_string();
@@ -424,7 +444,7 @@ mod tests {
         for (url, expected) in [
             ("http://h", "http://h/graphs/a%2Fb"),
             ("http://h/", "http://h/graphs/a%2Fb"),
-            ("http://h/below/?q#f", "http://h/below/graphs/a%2Fb"),
+            ("http://h/below/", "http://h/below/graphs/a%2Fb"),
         ] {
             assert_eq!(at(url, None, false).unwrap().url(&["graphs", "a/b"]).as_str(), expected);
         }
@@ -446,7 +466,13 @@ mod tests {
             ),
             (&service, needs("key"), Exit::Refused, &["it stands in HOLDPOINT_KEY"]),
             (&unkeyed, needs("key"), Exit::Refused, &["put one into HOLDPOINT_KEY"]),
-            (&service, r#"{"detail":"bad"}"#.into(), Exit::Usage, &["x was refused: bad"]),
+            (&service, r#"{"detail":"bad"}"#.into(), Exit::Failed, &["x was refused: bad"]),
+            (
+                &service,
+                r#"{"detail":"slow","error":{"kind":"limit","message":"slow","retry_after_ms":1500}}"#.into(),
+                Exit::Failed,
+                &["x was refused: slow; it may go in 2 s"],
+            ),
             (
                 &service,
                 r#"{"detail":"gone","error":{"kind":"not-found","message":"gone"}}"#.into(),
