@@ -196,7 +196,8 @@ async fn no_room(mut stream: TcpStream, most: usize) -> io::Result<()> {
 /// loses what was written as well, and so whoever is refused while it sends would not hear why.
 async fn hear_out(stream: &mut TcpStream, bytes_max: usize) -> io::Result<()> {
     stream.shutdown().await?;
-    let (mut unread, mut left) = ([0; 16 << 10], bytes_max);
+    // On the heap, or every connection would have room for it from the first.
+    let (mut unread, mut left) = (vec![0; 16 << 10], bytes_max);
     while left > 0 {
         match stream.read(&mut unread).await? {
             0 => break,
