@@ -1,8 +1,7 @@
 //! A database in which somebody else wrote, or an earlier build.
 
 use holdpoint::model::{EffectSpec, Kind};
-
-use holdpoint::{Command, EffectFailure};
+use holdpoint::{Command, EffectFailure, EngineError, NodeSpec};
 use serde_json::json;
 
 use crate::world::*;
@@ -151,4 +150,41 @@ async fn an_answer_is_not_used_up_where_its_step_could_not_be_written() {
         assert!(error.to_string().contains(word), "{damage}: {error}");
         assert_eq!(rows(&mut raw).await, left, "{damage}: nothing was written");
     }
+}
+
+/// As an earlier build could leave it, which put down a child run's task by itself: another task's commit came between
+/// the two, and the process died.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_run_that_was_never_put_down_is_begun_anew() {
+    let world = World::new();
+    let open = async |dies: bool| {
+        let handler = move |_| async move {
+            assert!(!dies, "the process dies here");
+            Ok::<_, EffectFailure>(json!("sent"))
+        };
+        world.builder().database(world.db()).effect("e", handler).open().await.unwrap()
+    };
+    let host = open(true).await;
+    let child = host.compile(&scripted(&["w"]).effect("e", EffectSpec::default())).await.unwrap().digest();
+    let below = NodeSpec::subgraph(child).reads(&["script", "a"]).writes(&["a"]);
+    let graph = host.compile(&scripted(&["p"]).node("s", below).edge("p", "s")).await.unwrap();
+    let sends = json!([{ "effect": { "name": "e", "key": "k", "input": 1 } }, { "put_results": "a" }]);
+    let died = graph.invoke(on("t"), script(json!({ "p": [], "w": sends }))).await;
+    assert!(matches!(died, Err(EngineError::HandlerPanicked { .. })), "{died:?}");
+    drop((graph, host));
+    let mut raw = crate::refusals::connect(&world.db()).await;
+    for statement in [
+        "PRAGMA foreign_keys = OFF",
+        "DELETE FROM journal",
+        "DELETE FROM tasks WHERE child IS NULL AND state = 'started'",
+        "DELETE FROM checkpoints WHERE run IN (SELECT run FROM runs WHERE parent_run IS NOT NULL)",
+        "DELETE FROM runs WHERE parent_run IS NOT NULL",
+    ] {
+        assert!(sqlx::query(statement).execute(&mut raw).await.is_ok(), "{statement}");
+    }
+    let lacking = "SELECT count(*) FROM tasks WHERE child IS NOT NULL AND state = 'started'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(lacking).fetch_one(&mut raw).await.unwrap(), 1);
+    let host = open(false).await;
+    completed(host.continue_run(on("t")).await.unwrap());
+    assert_eq!(host.state(on("t")).await.unwrap()["a"], json!([{ "ok": "sent" }]));
 }

@@ -73,12 +73,12 @@ impl Run {
         slot.row.attempts += 1;
         slot.row.state = TaskState::Started;
         slot.row.child = Some(row.run);
-        // With the run, so that whoever finds the one finds the other.
-        invocation.push([Write::Task(slot.row.clone())]).await;
+        // With the run, so that whoever finds the one finds the other, whatever another task commits meanwhile.
+        let with = vec![Write::Task(slot.row.clone())];
         let writer = format!("node {node_id}");
         let first = (CheckpointId::fresh(), None);
-        let begun =
-            Run::begin(invocation, graph, (row, &self.path), first, Channels::default(), (&writer, &input));
+        let input = (writer.as_str(), input.as_slice());
+        let begun = Run::begin(invocation, graph, (row, &self.path, with), first, Channels::default(), input);
         let begun = Box::pin(begun).await?;
         if begun.is_err() {
             self.slots[i].row.child = None;

@@ -69,11 +69,11 @@ pub type Misfit = ErrorRecord;
 
 impl Run {
     /// A new run, its input folded into `channels` and its entry planned. `first`: its first boundary, and
-    /// the checkpoint before that.
+    /// the checkpoint before that. `with`: what becomes true together with it.
     pub async fn begin(
         invocation: Arc<Invocation>,
         graph: Arc<CompiledGraph>,
-        (row, above): (RunRow, &[RunId]),
+        (row, above, mut with): (RunRow, &[RunId], Vec<Write>),
         (first, parent): (CheckpointId, Option<CheckpointId>),
         channels: Channels,
         (writer, input): (&str, &[(ChannelName, Json)]),
@@ -108,8 +108,8 @@ impl Run {
             run.row.head = Some(first);
         }
         let boundary = Boundary { checkpoint: first, step: 0, version, created_at: now, plan };
-        let row = run.row.clone();
-        run.advance(boundary, parent, changes, RunStatus::Running, vec![Write::Run(row)]).await;
+        with.push(Write::Run(run.row.clone()));
+        run.advance(boundary, parent, changes, RunStatus::Running, with).await;
         if run.row.parent.is_some() {
             let given: Vec<ChannelName> = run.row.given.keys().cloned().collect();
             run.channels.load(given.iter(), run.invocation.ledger.as_ref()).await?;

@@ -95,7 +95,8 @@ impl Session {
             channels.hold(snapshot.values.clone());
         }
         let first = (ids.1, before.map(|snapshot| snapshot.head));
-        let root = Run::begin(invocation.clone(), graph, (row, &[]), first, channels, (INPUT, &input));
+        let root =
+            Run::begin(invocation.clone(), graph, (row, &[], Vec::new()), first, channels, (INPUT, &input));
         let root =
             root.await?.map_err(|error| Ended::Engine(Refused::plain(error.kind, error.message).into()))?;
         Ok(Self { invocation, root, request: None })
