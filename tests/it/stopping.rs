@@ -242,8 +242,9 @@ async fn s25_a_run_that_is_called_off_in_its_node_or_while_its_commit_waits_is_o
         let called_off = if commit_waits {
             held.reached().await;
             assert_eq!(stands(&host).await.status, RunStatus::Running);
-            sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+            // Before the lock is taken: what renews the lease may wait for it too, and the run then for that.
             let before = host.store().unwrap().counters().batches;
+            sqlx::query("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
             held.go_on();
             while host.store().unwrap().counters().batches == before {
                 tokio::task::yield_now().await;
