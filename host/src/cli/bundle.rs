@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::failure::Failure;
-use crate::engine::{EngineError, read_file};
+use crate::engine::{EngineError, read_component};
 use crate::model::ids::InvalidName;
 use crate::model::{Digest, GraphSpec, Limits, NodeId};
-use crate::sandbox::InvalidComponent;
 
 /// All that has to be there before the graph can run.
 #[derive(Debug, Default)]
@@ -128,7 +127,7 @@ impl Reader {
         for (node, of) in &mut spec.nodes {
             if let Some(component) = &of.component {
                 let digest = match component.starts_with("sha256:") {
-                    true => named(component).map_err(|error| misnamed(&file, node, &error))?,
+                    true => named(component, (&file, node))?,
                     false => self.component(component).map_err(|failure| match failure {
                         Failure::Engine(error) => Failure::Engine(error.at(&spec.name, node)),
                         other => other,
@@ -138,7 +137,7 @@ impl Reader {
             }
             match &of.graph {
                 Some(graph) if graph.starts_with("sha256:") => {
-                    named(graph).map_err(|error| misnamed(&file, node, &error))?;
+                    named(graph, (&file, node))?;
                 }
                 Some(graph) => {
                     below.insert(node.clone(), self.graph(Path::new(graph), Some((&spec.name, node)))?);
@@ -173,25 +172,12 @@ fn own_path(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-fn named(digest: &str) -> Result<Digest, InvalidName> {
-    digest.parse()
-}
-
-fn misnamed(file: &str, node: &str, error: &InvalidName) -> Failure {
-    Failure::argument(format!("{file}: node {node}: {error}"))
+fn named(digest: &str, (file, node): (&str, &str)) -> Result<Digest, Failure> {
+    digest.parse().map_err(|error: InvalidName| Failure::argument(format!("{file}: node {node}: {error}")))
 }
 
 fn component(file: &Path) -> Result<Vec<u8>, Failure> {
-    let limit = Limits::default().component_bytes;
-    let failed = |source| EngineError::ComponentFile { path: file.display().to_string(), source };
-    let bytes = read_file(file, limit).map_err(failed)?;
-    let value = bytes.len() as u64;
-    if value > limit {
-        let value = file.metadata().map_or(value, |file| file.len());
-        let source = InvalidComponent::TooLarge { limit, value };
-        return Err(EngineError::Component { name: file.display().to_string(), source }.into());
-    }
-    Ok(bytes)
+    Ok(read_component(file, Limits::default().component_bytes)?)
 }
 
 #[cfg(test)]

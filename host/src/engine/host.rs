@@ -435,12 +435,12 @@ impl Host {
         let limit = self.limits.component_bytes;
         let path = PathBuf::from(component);
         // A file system may take its time, and others share this thread.
-        let read = tokio::task::spawn_blocking(move || super::graph_file::read(&path, limit)).await;
-        let bytes = read
-            .map_err(std::io::Error::other)
-            .flatten()
-            .map_err(|source| EngineError::ComponentFile { path: component.to_owned(), source })?;
-        let installed = self.install(component, bytes).await?;
+        let read = tokio::task::spawn_blocking(move || super::graph_file::read_component(&path, limit)).await;
+        let read = read.map_err(|error| EngineError::ComponentFile {
+            path: component.to_owned(),
+            source: std::io::Error::other(error),
+        })?;
+        let installed = self.install(component, read?).await?;
         Ok((installed.digest, installed.info))
     }
 

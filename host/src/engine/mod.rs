@@ -44,7 +44,7 @@ pub use effects::{EffectFailure, EffectRequest};
 pub use error::EngineError;
 pub use graph::Graph;
 pub use graph_file::GraphFileError;
-pub(crate) use graph_file::read as read_file;
+pub(crate) use graph_file::read_component;
 pub use host::{Host, HostBuilder, Installed, Settings};
 pub use http::Egress;
 pub use rewind::Rewind;
