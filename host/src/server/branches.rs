@@ -1,7 +1,6 @@
 //! Threads that are made from others, and what is no longer needed of those there are.
 
 use axum::Json as Reply;
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -71,16 +70,11 @@ async fn branch(
 ) -> Result<Reply<Thread>, Problem> {
     let thread = &from.note.thread;
     if from.status == Some(RunStatus::Running) && at.is_none() {
-        return Err(Problem::conflict(
-            Kind::Busy,
-            format!("thread {thread} is running; wait for its run, or cancel it"),
-        ));
+        return Err(Problem::running(thread));
     }
     let taken = || Problem::exists(format_args!("a thread {to}"));
-    match known(allowed, &to).await {
-        Ok(_) => return Err(taken()),
-        Err(problem) if problem.status() != StatusCode::NOT_FOUND => return Err(problem),
-        Err(_) => {}
+    if allowed.store().listed_thread(&allowed.tenant, &to).await?.is_some() {
+        return Err(taken());
     }
     allowed.service.room_for_thread(&allowed.tenant).await?;
     let now = allowed.host.clock().now();

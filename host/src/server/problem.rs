@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::way_out;
 use crate::engine::EngineError;
-use crate::model::{ErrorRecord, Kind, Refused};
+use crate::model::{ErrorRecord, Kind, Refused, ThreadId};
 use crate::store::StoreError;
 
 /// The limits of which there is too much, rather than of something that is too large.
@@ -65,6 +65,11 @@ impl Problem {
     /// Something is not as the request takes it to be.
     pub fn conflict(kind: Kind, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, kind, detail)
+    }
+
+    /// What is asked is for a thread that nobody runs.
+    pub fn running(thread: &ThreadId) -> Self {
+        Self::conflict(Kind::Busy, format!("thread {thread} is running; wait for its run, or cancel it"))
     }
 
     /// A name that is taken.

@@ -236,10 +236,7 @@ pub async fn earlier(
     };
     allowed.host.checkpoint(RunConfig::thread(thread.as_str()), id).await?;
     if now.status == crate::model::RunStatus::Running {
-        return Err(Problem::conflict(
-            Kind::Busy,
-            format!("thread {thread} is running; wait for its run, or cancel it"),
-        ));
+        return Err(Problem::running(thread));
     }
     Ok(Some(id))
 }
